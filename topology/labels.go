@@ -1,0 +1,103 @@
+package topology
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Labels of servers, in the order in which they are shown.
+const (
+	LabelPrimary     = "Primary"
+	LabelReplica     = "Replica"
+	LabelRelay       = "Relay"
+	LabelRunning     = "Running"
+	LabelDown        = "Down"
+	LabelMaintenance = "Maintenance"
+	LabelDrained     = "Drained"
+	LabelAuthError   = "Auth Error"
+	LabelReadOnly    = "Read-only"
+	LabelLagging     = "Lagging"
+)
+
+// Labels names what server i is. primary is the index of the server that the
+// monitor offers, negative for none.
+func Labels(servers []Server, g Graph, i, primary int, lag Lag, limit time.Duration) []string {
+	s := servers[i]
+	var out []string
+	if i == primary {
+		out = append(out, LabelPrimary)
+	} else if s.Up() && replicates(s) {
+		out = append(out, LabelReplica)
+		if g.Relays(i) {
+			out = append(out, LabelRelay)
+		}
+	}
+	if limit > 0 && lag.Known && lag.Behind > limit {
+		out = append(out, LabelLagging)
+	}
+	switch {
+	case s.Up():
+		if s.ReadOnly == Yes && i != primary {
+			out = append(out, LabelReadOnly)
+		}
+	case s.Evidence == AccessDenied:
+		out = append(out, LabelAuthError)
+	}
+	if s.Maintenance {
+		out = append(out, LabelMaintenance)
+	}
+	if s.Drain {
+		out = append(out, LabelDrained)
+	}
+	switch {
+	case s.Up() || s.Evidence == TooManyConnections:
+		out = append(out, LabelRunning)
+	case s.Evidence != NotAsked:
+		out = append(out, LabelDown)
+	}
+	return out
+}
+
+func replicates(s Server) bool {
+	return slices.ContainsFunc(s.Replication, func(r Replication) bool { return r.SQL == "Yes" && r.IO != "No" })
+}
+
+// ClusterFaults finds what is wrong between servers: the same process listed
+// twice, server ids that are not unique, writable servers beside the primary.
+// The returned faults are by server index.
+func ClusterFaults(servers []Server, g Graph, primary int) map[int][]Fault {
+	out := map[int][]Fault{}
+	for i, s := range servers {
+		if d := DuplicateOf(servers, i); d >= 0 {
+			out[i] = append(out[i], Fault{"same_server", fmt.Sprintf("%s and %s are the same server (%s)", servers[d].Name, s.Name, s.Instance),
+				"remove one of them from the configuration"})
+			continue
+		}
+		for j := range i {
+			if s.Up() && servers[j].Up() && s.ServerID == servers[j].ServerID && s.Instance != servers[j].Instance {
+				out[i] = append(out[i], Fault{"duplicate_server_id", fmt.Sprintf("%s and %s both have server_id %d", servers[j].Name, s.Name, s.ServerID),
+					"give each server its own server_id"})
+			}
+		}
+		if primary >= 0 && i != primary && s.Writable() {
+			out[i] = append(out[i], Fault{"writable_beside_primary", fmt.Sprintf("%s is writable, but %s is the primary", s.Name, servers[primary].Name),
+				"SET GLOBAL read_only=1 on " + s.Name})
+		}
+		for _, e := range g.External[i] {
+			out[i] = append(out[i], Fault{"external_source", fmt.Sprintf("%s replicates from %s, which is not in the configuration", s.Name, e), ""})
+		}
+	}
+	return out
+}
+
+// DuplicateOf returns the index of an earlier server that is the same process
+// as server i, or -1.
+func DuplicateOf(servers []Server, i int) int {
+	for j := range i {
+		if servers[i].Up() && servers[j].Up() && servers[i].Instance != "" && servers[i].Instance == servers[j].Instance && servers[i].ServerID == servers[j].ServerID {
+			return j
+		}
+	}
+	return -1
+}

@@ -1,0 +1,157 @@
+package topology
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Choice is which server is the primary, and why, or why there is none.
+type Choice struct {
+	// Name is the chosen server; it may be down or read-only: then Usable is false.
+	Name   string
+	Usable bool
+	// Sole is true where every configured server answers, this is the only
+	// writable one, and every other replicates from it: no other monitor can offer
+	// a server that accepts writes.
+	Sole   bool
+	Reason string
+}
+
+// ChoosePrimary decides which server is the primary. before is the choice of the
+// tick before, "" for none.
+//
+// A choice sticks while its server is writable or down: what replaces a dead
+// primary is a failover, never a new look at the topology. It moves only when
+// its server is read-only, or replicates from a member, and one other server is
+// writable with more running replicas. Without a choice before, the primary is
+// the writable server from which the most others replicate; when two are equal,
+// or when more servers replicate from one that cannot be it, there is none.
+func ChoosePrimary(servers []Server, g Graph, before string) Choice {
+	cur := slices.IndexFunc(servers, func(s Server) bool { return s.Name == before && before != "" })
+	var cands []int
+	for i := range servers {
+		if disqualified(servers, g, i) == "" {
+			cands = append(cands, i)
+		}
+	}
+	if cur >= 0 {
+		return keep(servers, g, cur, cands)
+	}
+	return fresh(servers, g, cands)
+}
+
+// disqualified says why server i cannot be chosen as the primary, "" if it can.
+func disqualified(servers []Server, g Graph, i int) string {
+	s := servers[i]
+	switch {
+	case !s.Up():
+		return s.Why()
+	case s.ReadOnly == Unknown:
+		return "read_only is not known"
+	case s.ReadOnly == Yes:
+		return "read-only"
+	case s.Maintenance:
+		return "in maintenance"
+	case s.Promotion == MustNot:
+		return "promotion = must_not"
+	case !s.ReplicationKnown:
+		return "its replication state cannot be read"
+	}
+	if src := g.Sources(i); len(src) > 0 && !g.InCycle(i) {
+		return "replicates from " + servers[src[0]].Name
+	}
+	return ""
+}
+
+func keep(servers []Server, g Graph, cur int, cands []int) Choice {
+	s := servers[cur]
+	why := disqualified(servers, g, cur)
+	if why == "" || (s.Up() && s.ReadOnly == No && s.Promotion == MustNot) {
+		return Choice{Name: s.Name, Usable: true, Sole: sole(servers, g, cur), Reason: fmt.Sprintf("%s is writable and was the primary before", s.Name)}
+	}
+	if s.Up() && s.ReadOnly == No && s.Maintenance {
+		return Choice{Name: s.Name, Usable: true, Reason: s.Name + " is writable and in maintenance"}
+	}
+	if s.Up() && s.ReadOnlyKnown() {
+		own := len(g.Below(cur, true))
+		for _, c := range cands {
+			if len(g.Below(c, true)) > own || slices.Contains(g.Sources(cur), c) {
+				return Choice{Name: servers[c].Name, Usable: true, Sole: sole(servers, g, c),
+					Reason: fmt.Sprintf("%s (%s) was the primary; %s is writable and replicated from", s.Name, why, servers[c].Name)}
+			}
+		}
+	}
+	return Choice{Name: s.Name, Reason: fmt.Sprintf("the primary %s cannot take writes: %s", s.Name, why)}
+}
+
+// ReadOnlyKnown reports whether the server said whether it is read-only.
+func (s Server) ReadOnlyKnown() bool { return s.ReadOnly != Unknown }
+
+func fresh(servers []Server, g Graph, cands []int) Choice {
+	if len(cands) == 0 {
+		return Choice{Reason: "no writable server: " + excuses(servers, g)}
+	}
+	reach := func(i int) int { return len(g.Below(i, false)) }
+	best := slices.MaxFunc(cands, func(a, b int) int { return reach(a) - reach(b) })
+	var ties []string
+	for _, c := range cands {
+		if reach(c) == reach(best) {
+			ties = append(ties, servers[c].Name)
+		}
+	}
+	if len(ties) > 1 {
+		return Choice{Reason: fmt.Sprintf("%d writable servers with %d replicas each (%s): set all but one read-only (SET GLOBAL read_only=1)", len(ties), reach(best), strings.Join(ties, ", "))}
+	}
+	for i := range servers {
+		if i != best && !slices.Contains(g.Below(best, false), i) && reach(i) > 0 && reach(i) >= reach(best) && len(g.Sources(i)) == 0 {
+			return Choice{Reason: fmt.Sprintf("%s is writable, but %d servers replicate from %s, which cannot be the primary: %s",
+				servers[best].Name, reach(i), servers[i].Name, disqualified(servers, g, i))}
+		}
+	}
+	if why := behindOthers(servers, g, best); why != "" {
+		return Choice{Reason: why}
+	}
+	return Choice{Name: servers[best].Name, Usable: true, Sole: sole(servers, g, best),
+		Reason: fmt.Sprintf("%s is writable and %d of %d other servers replicate from it", servers[best].Name, reach(best), len(servers)-1)}
+}
+
+// behindOthers refuses a first choice that nobody replicates from at the moment
+// while another server has transactions that it lacks: an empty or outdated
+// server that stands alone must not be taken for the primary.
+func behindOthers(servers []Server, g Graph, best int) string {
+	if len(g.Below(best, true)) > 0 {
+		return ""
+	}
+	b := servers[best]
+	for i, s := range servers {
+		if i == best || !s.Up() {
+			continue
+		}
+		for d := range s.CurrentPos.All() {
+			if own, ok := b.CurrentPos.Get(d.Domain); !ok || own.Seq < d.Seq {
+				return fmt.Sprintf("%s is writable, but nothing replicates from it and %s has transactions that it lacks (%s, it has %q): not taken for the primary",
+					b.Name, s.Name, d, b.CurrentPos)
+			}
+		}
+	}
+	return ""
+}
+
+func sole(servers []Server, g Graph, i int) bool {
+	below := g.Below(i, true)
+	for j, s := range servers {
+		if j != i && (!s.Up() || s.ReadOnly != Yes || !slices.Contains(below, j)) {
+			return false
+		}
+	}
+	return servers[i].Writable()
+}
+
+func excuses(servers []Server, g Graph) string {
+	parts := make([]string, len(servers))
+	for i, s := range servers {
+		parts[i] = s.Name + " " + disqualified(servers, g, i)
+	}
+	return strings.Join(parts, "; ")
+}
