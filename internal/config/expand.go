@@ -1,0 +1,54 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+)
+
+// expand fills in ${VAR} from the environment and turns $$ into $. Any other $
+// stands for itself.
+func (r *reader) expand(s string) (string, *fault) {
+	if !strings.Contains(s, "$") {
+		return s, nil
+	}
+	var b strings.Builder
+	for {
+		i := strings.IndexByte(s, '$')
+		if i < 0 || i == len(s)-1 {
+			b.WriteString(s)
+			return b.String(), nil
+		}
+		b.WriteString(s[:i])
+		switch s[i+1] {
+		case '$':
+			b.WriteByte('$')
+			s = s[i+2:]
+		case '{':
+			name, rest, ok := strings.Cut(s[i+2:], "}")
+			if !ok || !isVariable(name) {
+				return "", &fault{text: "${ begins the name of an environment variable, and none follows",
+					remedy: "write ${NAME}, or $${ for the characters themselves"}
+			}
+			v, ok := r.env(name)
+			if !ok {
+				return "", &fault{text: fmt.Sprintf("the environment variable %s is not set", name),
+					remedy: fmt.Sprintf("set it, or write $${%s} for the characters themselves", name)}
+			}
+			b.WriteString(v)
+			s = rest
+		default:
+			b.WriteByte('$')
+			s = s[i+1:]
+		}
+	}
+}
+
+// isVariable reports whether s can be the name of an environment variable.
+func isVariable(s string) bool {
+	for i := 0; i < len(s); i++ {
+		if !isBare(s[i]) || s[i] == '-' || i == 0 && s[i] >= '0' && s[i] <= '9' {
+			return false
+		}
+	}
+	return s != ""
+}

@@ -1,0 +1,201 @@
+// Package backend reaches the servers of one cluster: one dedicated connection
+// and one goroutine a server, which probes it, keeps its locks alive and carries
+// out lock actions on it. It is the only package of the monitor that speaks SQL.
+//
+// A server that hangs delays nothing but itself: Observe waits for it only for a
+// part of the first interval, and the connections to the others are refreshed on
+// their own schedule.
+package backend
+
+import (
+	"context"
+	"crypto/tls"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/lockstep-ha/lockstep/locks"
+	"github.com/lockstep-ha/lockstep/topology"
+)
+
+// Server is how to reach one server.
+type Server struct {
+	topology.Settings
+	User     string
+	Password string
+	// TLS is nil for connections in the clear. With TLSOptional such a connection
+	// is accepted where the server has no TLS.
+	TLS         *tls.Config
+	TLSOptional bool
+}
+
+// Config is what a Fleet is made from.
+type Config struct {
+	Servers []Server
+	Names   locks.Names
+	Timing  locks.Timing
+	// TrustedUsers are accounts, beside the monitor's own, whose locks count.
+	TrustedUsers []string
+	// Now is the clock; it must go on during a suspend.
+	Now func() time.Duration
+	// Wake asks the engine for a tick at once. It must not block.
+	Wake func()
+}
+
+// Action is one thing to do on one server.
+type Action struct {
+	Server string
+	Kind   ActionKind
+}
+
+// ActionKind enumerates the actions.
+type ActionKind uint8
+
+// Actions on locks.
+const (
+	TakeServerLock ActionKind = iota
+	TakePrimaryLock
+	ReleasePrimaryLock
+	ReleaseAll
+)
+
+func (k ActionKind) String() string {
+	return [...]string{"take server lock", "take primary lock", "release primary lock", "release all locks"}[min(k, 3)]
+}
+
+// Result of an action. A lost answer is Unknown: the next observation decides.
+type Result uint8
+
+// Results.
+const (
+	ResultUnknown Result = iota
+	Done
+	NotDone // the server said no: the lock is held by another
+)
+
+// Outcome is what came of an action.
+type Outcome struct {
+	Action Action
+	Result Result
+	Err    error
+}
+
+// Fleet is the servers of a cluster.
+type Fleet struct {
+	cfg     Config
+	probers []*prober
+	byName  map[string]*prober
+	hang    *hangups
+	cancel  context.CancelFunc
+	wg      sync.WaitGroup
+	// ticked is the instant at which the engine last asked for an observation.
+	ticked atomic.Int64
+}
+
+// New starts the goroutines of a fleet; they connect on their own.
+func New(cfg Config) (*Fleet, error) {
+	hang, err := newHangups()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	f := &Fleet{cfg: cfg, byName: map[string]*prober{}, hang: hang, cancel: cancel}
+	f.ticked.Store(int64(cfg.Now()))
+	for _, s := range cfg.Servers {
+		p := newProber(f, s)
+		f.probers = append(f.probers, p)
+		f.byName[s.Name] = p
+	}
+	for _, p := range f.probers {
+		f.wg.Go(func() { p.run(ctx) })
+	}
+	return f, nil
+}
+
+// patience is how long a tick waits for answers: half an interval at most, so
+// that a server that hangs cannot stretch the tick.
+func (f *Fleet) patience() time.Duration { return min(f.cfg.Timing.Timeout, f.cfg.Timing.Interval/2) }
+
+// Observe probes all servers and returns what is known of each, in the order of
+// the configuration. A server that has not answered in time is shown by its
+// last completed probe; the engine is woken when it does answer.
+func (f *Fleet) Observe(ctx context.Context) ([]topology.Server, []locks.Row) {
+	f.ticked.Store(int64(f.cfg.Now()))
+	r := &round{done: make(chan struct{})}
+	r.left.Store(1)
+	for _, p := range f.probers {
+		p.ask(r)
+	}
+	r.finish()
+	timer := time.NewTimer(f.patience())
+	defer timer.Stop()
+	select {
+	case <-r.done:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	r.abandoned.Store(true)
+	servers, rows := make([]topology.Server, len(f.probers)), make([]locks.Row, len(f.probers))
+	for i, p := range f.probers {
+		servers[i], rows[i] = p.snapshot()
+	}
+	return servers, rows
+}
+
+// round is one Observe: it is done when every server that it waits for answered.
+type round struct {
+	left      atomic.Int32
+	done      chan struct{}
+	abandoned atomic.Bool
+}
+
+func (r *round) finish() {
+	if r.left.Add(-1) == 0 {
+		close(r.done)
+	}
+}
+
+// Do carries out actions, in parallel over servers. It waits no longer than the
+// timeout.
+func (f *Fleet) Do(ctx context.Context, actions []Action) []Outcome {
+	ctx, cancel := context.WithTimeout(ctx, f.cfg.Timing.Timeout)
+	defer cancel()
+	out := make([]Outcome, len(actions))
+	var wg sync.WaitGroup
+	for i, a := range actions {
+		wg.Go(func() {
+			result, err := f.byName[a.Server].do(ctx, a.Kind)
+			out[i] = Outcome{Action: a, Result: result, Err: err}
+		})
+	}
+	wg.Wait()
+	return out
+}
+
+// Rows returns the newest lock rows without asking the servers again.
+func (f *Fleet) Rows() []locks.Row {
+	rows := make([]locks.Row, len(f.probers))
+	for i, p := range f.probers {
+		_, rows[i] = p.snapshot()
+	}
+	return rows
+}
+
+// Close releases every lock, ends every connection and waits for the goroutines.
+func (f *Fleet) Close(ctx context.Context) error {
+	var wg sync.WaitGroup
+	for _, p := range f.probers {
+		wg.Go(func() { p.leave(ctx) })
+	}
+	wg.Wait()
+	f.cancel()
+	f.wg.Wait()
+	f.hang.close()
+	return nil
+}
+
+// engineAlive reports whether the engine has asked for an observation lately: a
+// monitor whose decisions have stopped must not sit on its locks.
+func (f *Fleet) engineAlive() bool {
+	return f.cfg.Now()-time.Duration(f.ticked.Load()) < f.cfg.Timing.WaitTimeout
+}

@@ -1,0 +1,96 @@
+package backend
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"net"
+	"sync"
+)
+
+// lockConn is a TCP connection that resets on close, so that the kernel does
+// not go on sending for it, and that reads the connection id from the server's
+// greeting as it passes.
+type lockConn struct {
+	*net.TCPConn
+	onClose func()
+
+	mu       sync.Mutex
+	head     []byte
+	done     bool
+	threadID uint32
+	known    bool
+	once     sync.Once
+}
+
+// maxGreeting bounds what is kept of the first packet while looking for the id.
+const maxGreeting = 512
+
+func dialLock(ctx context.Context, network, addr string) (*lockConn, error) {
+	var d net.Dialer
+	c, err := d.DialContext(ctx, network, addr)
+	if err != nil {
+		return nil, err
+	}
+	tcp, ok := c.(*net.TCPConn)
+	if !ok {
+		_ = c.Close()
+		return nil, &net.OpError{Op: "dial", Net: network, Err: net.UnknownNetworkError(network)}
+	}
+	// Neither call fails on an open socket in a way that matters here: without
+	// linger 0 the close is merely slower.
+	_ = tcp.SetLinger(0)
+	_ = tcp.SetNoDelay(true)
+	return &lockConn{TCPConn: tcp}, nil
+}
+
+// Read passes on what the server sends and picks the id out of its greeting.
+func (c *lockConn) Read(p []byte) (int, error) {
+	n, err := c.TCPConn.Read(p)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.done && n > 0 {
+		c.head = append(c.head, p[:n]...)
+		c.parseGreeting()
+	}
+	return n, err
+}
+
+// parseGreeting reads protocol version 10: four bytes of packet header, the
+// version byte, the version text ended by NUL, the thread id.
+func (c *lockConn) parseGreeting() {
+	const header = 4
+	if len(c.head) > header && c.head[header] != 10 {
+		c.done, c.head = true, nil
+		return
+	}
+	if len(c.head) <= header {
+		return
+	}
+	end := bytes.IndexByte(c.head[header+1:], 0)
+	if end >= 0 && len(c.head) >= header+1+end+1+4 {
+		c.threadID = binary.LittleEndian.Uint32(c.head[header+1+end+1:])
+		c.known, c.done, c.head = true, true, nil
+		return
+	}
+	if len(c.head) > maxGreeting {
+		c.done, c.head = true, nil
+	}
+}
+
+// greetedAs returns the id in the greeting; ok is false where there was none.
+func (c *lockConn) greetedAs() (id uint32, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.threadID, c.known
+}
+
+// Close ends the connection with a reset.
+func (c *lockConn) Close() error {
+	c.once.Do(func() {
+		if c.onClose != nil {
+			c.onClose()
+		}
+	})
+	return c.TCPConn.Close()
+}

@@ -1,0 +1,339 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/lockstep-ha/lockstep/locks"
+	"github.com/lockstep-ha/lockstep/topology"
+	"github.com/lockstep-ha/lockstep/topology/mariadb"
+)
+
+var errBusy = errors.New("the connection is busy with a query that has not been answered")
+
+// prober owns the connection to one server. Only its goroutine touches sess and
+// holders.
+type prober struct {
+	f       *Fleet
+	srv     Server
+	query   string
+	rounds  chan *round
+	jobs    chan job
+	hungup  chan *session
+	sess    *session
+	holders map[uint64]locks.Holder
+	missing map[uint64]bool
+
+	mu     sync.Mutex
+	server topology.Server
+	row    locks.Row
+	// busy is true from the start of a probe or job to its end; stop ends it.
+	busy bool
+	stop context.CancelFunc
+}
+
+type job struct {
+	ctx  context.Context
+	kind ActionKind
+	out  chan Outcome
+	bye  bool
+}
+
+func newProber(f *Fleet, srv Server) *prober {
+	columns := append(f.cfg.Names.ProbeColumns(), mariadb.ProbeColumns()...)
+	return &prober{
+		f: f, srv: srv,
+		query:  "SELECT " + strings.Join(columns, ",") + ";" + mariadb.ReplicationStatement,
+		rounds: make(chan *round, 1),
+		jobs:   make(chan job),
+		hungup: make(chan *session, 1),
+		server: topology.Server{Settings: srv.Settings},
+		row:    locks.Row{Server: srv.Name},
+	}
+}
+
+// ask requests a probe. A server that is busy since before, or that timed out
+// last time, is asked but not waited for.
+func (p *prober) ask(r *round) {
+	p.mu.Lock()
+	wait := !p.busy && p.server.Evidence != topology.TimedOut
+	p.mu.Unlock()
+	if wait {
+		r.left.Add(1)
+		select {
+		case p.rounds <- r:
+			return
+		default:
+			r.finish()
+		}
+		return
+	}
+	late := &round{done: make(chan struct{})}
+	late.left.Store(1)
+	late.abandoned.Store(true)
+	select {
+	case p.rounds <- late:
+	default:
+	}
+}
+
+func (p *prober) snapshot() (topology.Server, locks.Row) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.server, p.row
+}
+
+// refreshAfter is when a connection is refreshed although no tick asked.
+func (p *prober) refreshAfter() time.Duration {
+	return min(p.f.cfg.Timing.Interval+p.f.cfg.Timing.Timeout/2, p.f.cfg.Timing.Lease*3/4)
+}
+
+func (p *prober) run(ctx context.Context) {
+	timer := time.NewTimer(p.refreshAfter())
+	defer timer.Stop()
+	defer p.drop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case r := <-p.rounds:
+			changed := p.probe(ctx)
+			late := r.abandoned.Load()
+			r.finish()
+			if late && changed {
+				p.f.cfg.Wake()
+			}
+		case j := <-p.jobs:
+			p.perform(j)
+		case s := <-p.hungup:
+			if s == p.sess {
+				p.probe(ctx)
+				p.f.cfg.Wake()
+			}
+		case <-timer.C:
+			if p.f.engineAlive() {
+				p.probe(ctx)
+			}
+		}
+		timer.Reset(p.refreshAfter())
+	}
+}
+
+// begin marks the connection busy and gives the context of one operation.
+func (p *prober) begin(parent context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithTimeout(parent, p.f.cfg.Timing.Timeout)
+	p.mu.Lock()
+	p.busy, p.stop = true, cancel
+	p.mu.Unlock()
+	return ctx, func() {
+		p.mu.Lock()
+		p.busy, p.stop = false, nil
+		p.mu.Unlock()
+		cancel()
+	}
+}
+
+// probe looks at the server once and reports whether something changed that a
+// tick should know of at once.
+func (p *prober) probe(parent context.Context) (changed bool) {
+	ctx, end := p.begin(parent)
+	defer func() { end() }()
+	established := p.sess != nil
+	sent := p.f.cfg.Now()
+	var err error
+	if p.sess == nil {
+		p.sess, err = openSession(ctx, p.srv, p.f.cfg.Timing.WaitTimeout)
+		if err == nil {
+			p.holders, p.missing = map[uint64]locks.Holder{}, map[uint64]bool{}
+			s := p.sess
+			s.stop = p.f.hang.add(s.net, func() {
+				select {
+				case p.hungup <- s:
+				default:
+				}
+			})
+			// The connection may have taken most of the time: the probe has its own.
+			end()
+			ctx, end = p.begin(parent)
+		} else {
+			p.sess = nil
+		}
+	}
+	var server topology.Server
+	var row locks.Row
+	if err == nil {
+		sent = p.f.cfg.Now()
+		server, row, err = p.look(ctx)
+	}
+	done := p.f.cfg.Now()
+	p.mu.Lock()
+	before := p.server
+	p.mu.Unlock()
+	if err != nil {
+		if parent.Err() != nil {
+			return false
+		}
+		p.drop()
+		server = before
+		server.Evidence, server.Detail = classify(err, established), err.Error()
+		if server.Evidence == topology.Closed && established {
+			p.explainClose(parent, &server)
+		}
+		server.Faults = faultsOf(p.srv, server, err)
+		row = locks.Row{}
+	} else {
+		server.Settings, server.Evidence, server.EverSeen, server.SeenAt = p.srv.Settings, topology.Answered, true, sent
+	}
+	server.SentAt, server.DoneAt = sent, done
+	row.Server, row.SentAt, row.DoneAt = p.srv.Name, sent, done
+	p.mu.Lock()
+	p.server, p.row = server, row
+	p.mu.Unlock()
+	return server.Evidence != before.Evidence
+}
+
+// explainClose connects once more after the peer closed the connection, so that
+// one tick can tell a server that ended from one that lost a connection.
+func (p *prober) explainClose(parent context.Context, server *topology.Server) {
+	ctx, end := p.begin(parent)
+	defer end()
+	s, err := openSession(ctx, p.srv, p.f.cfg.Timing.WaitTimeout)
+	if err == nil {
+		s.goodbye()
+		return
+	}
+	if e := classify(err, false); e != topology.OtherFailure {
+		server.Evidence, server.Detail = e, "the connection was closed, then: "+err.Error()
+	}
+}
+
+// look asks everything in one round trip, and once more for the names of lock
+// holders that were not there before.
+func (p *prober) look(ctx context.Context) (topology.Server, locks.Row, error) {
+	server := topology.Server{Flavor: p.sess.flavor, Version: p.sess.version, PeerIP: p.sess.peerIP}
+	tables, err := p.sess.Query(ctx, p.query)
+	if len(tables) == 0 {
+		return server, locks.Row{}, fmt.Errorf("probe: %w", errors.Join(err, errNoRows(err)))
+	}
+	var my *mysql.MySQLError
+	if err != nil && (!errors.As(err, &my) || !mariadb.MissingPrivilege(my.Number)) {
+		return server, locks.Row{}, fmt.Errorf("probe: %w", err)
+	}
+	first := tables[0].Row(0)
+	row, perr := locks.ParseRow(p.srv.Name, p.sess.id, first)
+	if perr != nil {
+		return server, row, fmt.Errorf("probe: %w", perr)
+	}
+	if perr := mariadb.ParseVariables(&server, first); perr != nil {
+		return server, row, fmt.Errorf("probe: %w", perr)
+	}
+	switch {
+	case err != nil:
+		server.Faults = append(server.Faults, missingPrivilege(p.srv, mariadb.Grants(server.Version)[0]))
+	case len(tables) > 1:
+		if perr := mariadb.ParseReplication(&server, &tables[1]); perr != nil {
+			return server, row, fmt.Errorf("probe: %w", perr)
+		}
+	default:
+		server.ReplicationKnown = true
+	}
+	if err := p.identify(ctx, &row); err != nil {
+		return server, row, err
+	}
+	server.Faults = append(server.Faults, p.lockFaults(row)...)
+	return server, row, nil
+}
+
+func errNoRows(err error) error {
+	if err == nil {
+		return errors.New("the server sent no result")
+	}
+	return nil
+}
+
+// identify finds the accounts of lock holders, in one query for those that are new.
+func (p *prober) identify(ctx context.Context, row *locks.Row) error {
+	own := locks.Holder{User: p.srv.User, Checked: true, Trusted: true}
+	var ask []string
+	held := []*locks.Lock{&row.ServerLock, &row.PrimaryLock}
+	for _, l := range held {
+		id := l.Holder.ConnectionID
+		if _, ok := p.holders[id]; l.State == locks.Other && !ok {
+			ask = append(ask, fmt.Sprint(id))
+		}
+	}
+	if len(ask) > 0 {
+		tables, err := p.sess.Query(ctx, "SELECT ID, USER, HOST FROM information_schema.PROCESSLIST WHERE ID IN ("+strings.Join(slices.Compact(ask), ",")+")")
+		if err != nil {
+			return fmt.Errorf("read process list: %w", err)
+		}
+		p.remember(ask, tables[0].Rows)
+	}
+	keep := map[uint64]locks.Holder{}
+	for _, l := range held {
+		id := l.Holder.ConnectionID
+		switch l.State {
+		case locks.Self:
+			l.Holder = own
+			l.Holder.ConnectionID = id
+		case locks.Other:
+			if h, ok := p.holders[id]; ok {
+				l.Holder, keep[id] = h, h
+			}
+		case locks.Free, locks.Unknown:
+		}
+	}
+	p.holders = keep
+	return nil
+}
+
+// remember keeps who was found. A connection that is not in the process list
+// has either just gone or belongs to an account that may not be seen; only the
+// second time that it is missing is it taken for the latter.
+func (p *prober) remember(asked []string, rows [][]*string) {
+	found := map[string]bool{}
+	for _, r := range rows {
+		if len(r) < 3 || r[0] == nil {
+			continue
+		}
+		h := locks.Holder{Checked: true}
+		if _, err := fmt.Sscan(*r[0], &h.ConnectionID); err != nil {
+			continue
+		}
+		if r[1] != nil {
+			h.User = *r[1]
+		}
+		if r[2] != nil {
+			h.Host = *r[2]
+		}
+		h.Trusted = h.User == p.srv.User || slices.Contains(p.f.cfg.TrustedUsers, h.User)
+		p.holders[h.ConnectionID] = h
+		found[*r[0]] = true
+	}
+	missing := map[uint64]bool{}
+	for _, text := range asked {
+		var id uint64
+		if _, err := fmt.Sscan(text, &id); err != nil || found[text] {
+			continue
+		}
+		missing[id] = true
+		if p.missing[id] {
+			p.holders[id] = locks.Holder{ConnectionID: id, Checked: true}
+		}
+	}
+	p.missing = missing
+}
+
+func (p *prober) drop() {
+	if p.sess != nil {
+		p.sess.close()
+		p.sess = nil
+	}
+}

@@ -1,0 +1,185 @@
+package backend
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jmoiron/sqlx"
+
+	"github.com/lockstep-ha/lockstep/internal/sqlrows"
+	"github.com/lockstep-ha/lockstep/locks"
+	"github.com/lockstep-ha/lockstep/topology"
+	"github.com/lockstep-ha/lockstep/topology/mariadb"
+	mysqldialect "github.com/lockstep-ha/lockstep/topology/mysql"
+)
+
+// session is the dedicated connection to one server. It is never pooled and
+// never reconnects: when it is broken a new one starts from nothing.
+type session struct {
+	db      *sqlx.DB
+	conn    *sqlx.Conn
+	net     *lockConn
+	id      uint64
+	peerIP  string
+	flavor  topology.Flavor
+	version topology.Version
+	stop    func()
+}
+
+var _ locks.Querier = (*session)(nil)
+
+// openSession connects, sets the session's wait_timeout at once and makes sure
+// that it talks to the server itself. ctx bounds all of it.
+func openSession(ctx context.Context, srv Server, w time.Duration) (*session, error) {
+	s := &session{}
+	cfg := mysql.NewConfig()
+	cfg.User, cfg.Passwd = srv.User, srv.Password
+	cfg.Net, cfg.Addr = "tcp", srv.Address
+	cfg.MultiStatements = true
+	cfg.AllowNativePasswords = true
+	cfg.TLS = srv.TLS
+	cfg.AllowFallbackToPlaintext = srv.TLSOptional
+	cfg.Logger = &mysql.NopLogger{}
+	cfg.ConnectionAttributes = "program_name:lockstep"
+	cfg.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := dialLock(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		s.net = c
+		return c, nil
+	}
+	connector, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	s.db = sqlx.NewDb(sql.OpenDB(connector), "mysql")
+	s.db.SetMaxOpenConns(1)
+	if s.conn, err = s.db.Connx(ctx); err != nil {
+		_ = s.db.Close()
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	if err := s.greet(ctx, w); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *session) greet(ctx context.Context, w time.Duration) error {
+	tables, err := s.Query(ctx, locks.SetWaitTimeout(w)+";SET SESSION sql_mode=''"+
+		";SELECT CONNECTION_ID() AS id, VERSION() AS version, @@session.wait_timeout AS wait_timeout"+
+		";SHOW GLOBAL VARIABLES LIKE 'wsrep_on'")
+	if err != nil {
+		return fmt.Errorf("start session: %w", err)
+	}
+	if len(tables) == 0 {
+		return fmt.Errorf("start session: %w: no answer to the first query", errUnsupported)
+	}
+	row := tables[0].Row(0)
+	id, ok, err := row.Uint("id")
+	if err != nil || !ok {
+		return fmt.Errorf("start session: connection id: %w", errors.Join(err, errUnsupported))
+	}
+	s.id = id
+	if greeted, known := s.net.greetedAs(); known && greeted != uint32(id) {
+		return fmt.Errorf("start session: greeted as connection %d, answered as %d: %w", greeted, id, locks.ErrSessionChanged)
+	}
+	if got, _, err := row.Uint("wait_timeout"); err != nil || time.Duration(got)*time.Second != w {
+		return fmt.Errorf("start session: %w: asked for %v, it is %d s", locks.ErrWaitTimeout, w, got)
+	}
+	s.version, s.flavor = topology.ParseVersion(row.String("version"))
+	if host, _, err := net.SplitHostPort(s.net.RemoteAddr().String()); err == nil {
+		s.peerIP = host
+	}
+	if s.flavor == topology.MySQL {
+		return fmt.Errorf("%w: %s (version %s)", errUnsupported, mysqldialect.Refusal, s.version.Text)
+	}
+	if err := mariadb.CheckVersion(s.version); err != nil {
+		return fmt.Errorf("%w: %w", errUnsupported, err)
+	}
+	if len(tables) > 1 && tables[1].Row(0).String("Value") == "ON" {
+		return fmt.Errorf("%w: wsrep_on=ON: Galera nodes have no use for advisory locks, and none for failover", errUnsupported)
+	}
+	return nil
+}
+
+// Query implements locks.Querier.
+func (s *session) Query(ctx context.Context, query string) ([]sqlrows.Table, error) {
+	rows, err := s.conn.QueryxContext(ctx, query)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	var out []sqlrows.Table
+	for {
+		t, err := readTable(rows)
+		if err != nil {
+			return out, err
+		}
+		if len(t.Columns) > 0 {
+			out = append(out, t)
+		}
+		if !rows.NextResultSet() {
+			return out, rows.Err()
+		}
+	}
+}
+
+func readTable(rows *sqlx.Rows) (sqlrows.Table, error) {
+	columns, err := rows.Columns()
+	if err != nil {
+		return sqlrows.Table{}, err
+	}
+	t := sqlrows.Table{Columns: columns}
+	raw := make([]sql.RawBytes, len(columns))
+	dest := make([]any, len(columns))
+	for i := range raw {
+		dest[i] = &raw[i]
+	}
+	for rows.Next() {
+		if err := rows.Scan(dest...); err != nil {
+			return t, err
+		}
+		values := make([]*string, len(columns))
+		for i, b := range raw {
+			if b != nil {
+				v := string(b)
+				values[i] = &v
+			}
+		}
+		t.Rows = append(t.Rows, values)
+	}
+	return t, rows.Err()
+}
+
+// close resets the connection; the server releases what it held.
+func (s *session) close() {
+	if s.stop != nil {
+		s.stop()
+	}
+	if s.net != nil {
+		_ = s.net.Close()
+	}
+	if s.conn != nil {
+		_ = s.conn.Close()
+	}
+	_ = s.db.Close()
+}
+
+// goodbye ends the session in an orderly way after its locks were released.
+func (s *session) goodbye() {
+	if s.net != nil {
+		_ = s.net.SetLinger(-1)
+	}
+	if s.stop != nil {
+		s.stop()
+	}
+	_ = s.conn.Close()
+	_ = s.db.Close()
+}

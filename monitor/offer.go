@@ -1,0 +1,177 @@
+package monitor
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/lockstep-ha/lockstep/election"
+	"github.com/lockstep-ha/lockstep/locks"
+	"github.com/lockstep-ha/lockstep/topology"
+)
+
+// memory is what the decision which primary to offer remembers between ticks.
+type memory struct {
+	// chosen is the server that is the primary of the cluster, be it up or down.
+	chosen string
+	// offered is the server that the view of the tick before offered and that has
+	// not expired.
+	offered string
+	// vanished is the instant since which nothing is published that was before;
+	// zero otherwise.
+	vanished time.Duration
+}
+
+// offer is what the view will say about the primary.
+type offer struct {
+	name     string // "" for none
+	deadline time.Duration
+	reason   string
+	// publish is the server that should carry the primary lock, "" for none.
+	publish string
+	// unpublish are the servers on which the lock must be released first.
+	unpublish []string
+	again     time.Duration
+}
+
+// scene is what one tick has seen and decided so far.
+type scene struct {
+	now     time.Duration
+	servers []topology.Server
+	rows    []locks.Row
+	graph   topology.Graph
+	timing  locks.Timing
+	d       election.Decision
+}
+
+// decideOffer is step 5 of a tick: the primary monitor says where the primary
+// lock belongs, a secondary accepts or refuses the published one. It is pure.
+//
+// A settling monitor publishes only the server that its own view offered
+// already, or the only writable server of a cluster in which every other server
+// answers, is read-only and replicates from it: there no stale view of another
+// monitor can name a server that would accept a write.
+func decideOffer(s scene, m memory) (offer, memory) {
+	if s.d.Role == election.Secondary {
+		return follow(s, m)
+	}
+	c := topology.ChoosePrimary(s.servers, s.graph, m.chosen)
+	m.chosen, m.vanished = c.Name, 0
+	o := offer{reason: c.Reason}
+	allowed := c.Usable
+	if c.Usable && s.d.Role == election.Settling && c.Name != m.offered && !c.Sole {
+		allowed = false
+		o.reason = fmt.Sprintf("%s; it is not offered before this monitor has settled", c.Reason)
+	}
+	for i, r := range s.rows {
+		if r.PrimaryLock.State == locks.Self && (!allowed || s.servers[i].Name != c.Name) {
+			o.unpublish = append(o.unpublish, s.servers[i].Name)
+		}
+	}
+	if !allowed {
+		m.offered = ""
+		return o, m
+	}
+	i := indexOf(s.servers, c.Name)
+	r := s.rows[i]
+	o.deadline = s.servers[i].SentAt + s.timing.Lease
+	if s.d.Tally.Mode != election.None {
+		o.deadline = min(o.deadline, s.d.Lease)
+		if r.ServerLock.State == locks.Self && r.PrimaryLock.State == locks.Free {
+			o.publish = c.Name
+		}
+		switch {
+		case r.PrimaryLock.State == locks.Self:
+		case r.PrimaryLock.State == locks.Other:
+			o.reason += fmt.Sprintf("; its primary lock is held by %s", r.PrimaryLock.Holder)
+		case r.ServerLock.State != locks.Self:
+			o.reason += "; its server lock is not ours yet, so that it cannot be published"
+		}
+		if r.PrimaryLock.State != locks.Self && c.Name != m.offered && !r.PrimaryLock.Forged() && !r.Published() && o.publish == "" {
+			o.reason += "; not offered before it is published"
+			m.offered = ""
+			return o, m
+		}
+	}
+	o.name, m.offered = c.Name, c.Name
+	return o, m
+}
+
+// follow accepts the published primary of another monitor: server lock and
+// primary lock on it have the same trusted holder, which is not this monitor,
+// and it is writable. It is believed for a lease after it was seen.
+func follow(s scene, m memory) (offer, memory) {
+	var o offer
+	var found []int
+	var why []string
+	for i, r := range s.rows {
+		sv := s.servers[i]
+		if r.PrimaryLock.State == locks.Self {
+			o.unpublish = append(o.unpublish, sv.Name)
+		}
+		switch {
+		case r.Published() && sv.Writable():
+			found = append(found, i)
+		case r.Published():
+			why = append(why, fmt.Sprintf("%s carries the primary lock but is read-only", sv.Name))
+		case r.PrimaryLock.Forged():
+			why = append(why, fmt.Sprintf("the primary lock on %s is held by %s, which is not trusted", sv.Name, r.PrimaryLock.Holder))
+		case r.PrimaryLock.State == locks.Other:
+			why = append(why, fmt.Sprintf("the primary lock on %s is held by %s, the server lock by %s", sv.Name, r.PrimaryLock.Holder, describe(r.ServerLock)))
+		}
+	}
+	switch {
+	case len(found) == 1:
+		i := found[0]
+		o.name = s.servers[i].Name
+		o.deadline = s.servers[i].SentAt + s.timing.Lease
+		o.reason = fmt.Sprintf("published by the primary monitor (%s)", s.rows[i].PrimaryLock.Holder)
+		m.chosen, m.offered, m.vanished = o.name, o.name, 0
+		return o, m
+	case len(found) > 1:
+		why = append(why, fmt.Sprintf("%d servers carry a primary lock", len(found)))
+	case len(why) == 0:
+		why = append(why, "no primary is published: "+unpublished(s))
+	}
+	o.reason = strings.Join(why, "; ")
+	if m.offered != "" {
+		m.vanished = s.now
+	}
+	m.offered = ""
+	if m.vanished != 0 && s.now-m.vanished < 2*s.timing.Interval {
+		// Whoever takes over publishes soon: look often at first, then less.
+		o.again = max((s.now-m.vanished)/2, 20*time.Millisecond)
+	}
+	return o, m
+}
+
+// unpublished says what a secondary knows about why nothing is published.
+func unpublished(s scene) string {
+	c := topology.ChoosePrimary(s.servers, s.graph, "")
+	holders := 0
+	for _, r := range s.rows {
+		if r.ServerLock.State == locks.Other {
+			holders++
+		}
+	}
+	if holders == 0 {
+		return "no other monitor holds a server lock; as far as this one can see, " + c.Reason
+	}
+	return fmt.Sprintf("other monitors hold %d server locks and have published none; as far as this one can see, %s", holders, c.Reason)
+}
+
+func describe(l locks.Lock) string {
+	if l.State == locks.Other {
+		return l.Holder.String()
+	}
+	return "nobody"
+}
+
+func indexOf(servers []topology.Server, name string) int {
+	for i, s := range servers {
+		if s.Name == name {
+			return i
+		}
+	}
+	return -1
+}

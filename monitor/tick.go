@@ -1,0 +1,147 @@
+package monitor
+
+import (
+	"context"
+	"time"
+
+	"github.com/lockstep-ha/lockstep/election"
+	"github.com/lockstep-ha/lockstep/locks"
+	"github.com/lockstep-ha/lockstep/monitor/backend"
+	"github.com/lockstep-ha/lockstep/topology"
+)
+
+// maxRounds bounds the recounts of one tick: attempt, release, recount.
+const maxRounds = 4
+
+// tick is one cycle: probe, elect, locks, topology, publish, view. It returns
+// after what time the next should begin when an interval is too long; zero for
+// an interval.
+func (m *Monitor) tick(ctx context.Context, fleet Fleet) (again time.Duration) {
+	began := m.clock.Now()
+	m.forgetStale(began)
+	servers, rows := fleet.Observe(ctx)
+	if ctx.Err() != nil {
+		return 0
+	}
+	now := m.clock.Now()
+	rows, d := m.settleLocks(ctx, fleet, servers, rows)
+	s := scene{now: m.clock.Now(), servers: servers, rows: rows, graph: topology.NewGraph(servers), timing: m.d.timing, d: d}
+	o, mem := decideOffer(s, m.mem)
+	s.rows, o = m.carryOut(ctx, fleet, s, o, m.mem)
+	if o.name == "" {
+		mem.offered = ""
+	}
+	m.mem = mem
+	m.ticks++
+	m.lastTick = m.clock.Now()
+	v := m.build(s, o, began, now)
+	m.publish(v)
+	m.logChanges(v)
+	m.ticked.Store(int64(m.clock.Now()))
+	return soonest(d.Again, o.again)
+}
+
+// forgetStale drops what a monitor that stood still for longer than a lease
+// remembers: it owns nothing until it has looked again.
+func (m *Monitor) forgetStale(now time.Duration) {
+	if m.lastTick == 0 || now-m.lastTick < m.d.timing.Lease {
+		return
+	}
+	m.log.Warn().Str("event", "stood_still").Dur("for", now-m.lastTick).Msg("the monitor stood still for longer than its leases; it starts from what it sees now")
+	m.mem = memory{}
+	m.state = election.State{}
+}
+
+// settleLocks runs the election and carries out its lock actions, counting again
+// after each round.
+func (m *Monitor) settleLocks(ctx context.Context, fleet Fleet, servers []topology.Server, rows []locks.Row) ([]locks.Row, election.Decision) {
+	cfg := election.Config{Mode: m.d.cfg.Quorum, Timing: m.d.timing, Passive: m.d.cfg.Passive}
+	m.mu.Lock()
+	refuse := m.refuseUntil
+	m.mu.Unlock()
+	var d election.Decision
+	for range maxRounds {
+		obs := election.Observation{Now: m.clock.Now(), RefuseUntil: refuse}
+		for i, s := range servers {
+			r := rows[i]
+			if topology.DuplicateOf(servers, i) >= 0 {
+				r = locks.Row{Server: s.Name} // its lock is another server's
+			}
+			obs.Servers = append(obs.Servers, election.Server{Name: s.Name, Votes: s.Votes, Row: r})
+		}
+		m.state, d = election.Step(cfg, m.state, obs, m.rng)
+		switch {
+		case d.Release:
+			fleet.Do(ctx, releases(servers))
+		case len(d.Take) > 0 && d.FirstDecides:
+			first := fleet.Do(ctx, takes(d.Take[:1]))
+			if first[0].Result == backend.Done {
+				fleet.Do(ctx, takes(d.Take[1:]))
+			}
+		case len(d.Take) > 0:
+			fleet.Do(ctx, takes(d.Take))
+		default:
+			return rows, d
+		}
+		rows = fleet.Rows()
+		if d.Release && d.Again == 0 {
+			return rows, d
+		}
+	}
+	return rows, d
+}
+
+func takes(names []string) []backend.Action {
+	out := make([]backend.Action, len(names))
+	for i, n := range names {
+		out[i] = backend.Action{Server: n, Kind: backend.TakeServerLock}
+	}
+	return out
+}
+
+func releases(servers []topology.Server) []backend.Action {
+	out := make([]backend.Action, len(servers))
+	for i, s := range servers {
+		out[i] = backend.Action{Server: s.Name, Kind: backend.ReleaseAll}
+	}
+	return out
+}
+
+// carryOut moves the primary lock: first release, then take. A server that is
+// offered for the first time is offered only if its lock was got.
+func (m *Monitor) carryOut(ctx context.Context, fleet Fleet, s scene, o offer, before memory) ([]locks.Row, offer) {
+	if len(o.unpublish) == 0 && o.publish == "" {
+		return s.rows, o
+	}
+	var actions []backend.Action
+	for _, n := range o.unpublish {
+		actions = append(actions, backend.Action{Server: n, Kind: backend.ReleasePrimaryLock})
+	}
+	for _, out := range fleet.Do(ctx, actions) {
+		if out.Result != backend.Done {
+			o.publish = "" // at most one server carries it
+			m.log.Warn().Str("event", "release_failed").Str("server", out.Action.Server).AnErr("error", out.Err).Msg("the primary lock could not be released; nothing is published")
+		}
+	}
+	if o.publish != "" {
+		out := fleet.Do(ctx, []backend.Action{{Server: o.publish, Kind: backend.TakePrimaryLock}})[0]
+		if out.Result != backend.Done && o.publish != before.offered {
+			o.name, o.reason = "", o.reason+"; its primary lock could not be taken"
+			o.again = contestPause
+		}
+	}
+	return fleet.Rows(), o
+}
+
+// contestPause is how soon to look again after the primary lock was not got.
+const contestPause = 20 * time.Millisecond
+
+func soonest(a, b time.Duration) time.Duration {
+	switch {
+	case a == 0:
+		return b
+	case b == 0:
+		return a
+	}
+	return min(a, b)
+}
