@@ -78,6 +78,9 @@ type ServerConfig struct {
 	Site        string
 	// User and Password override those of the cluster when User is not empty.
 	User, Password string
+	// TLS overrides that of the cluster when it is not nil.
+	TLS         *tls.Config
+	TLSOptional bool
 }
 
 // derived is what New computes from a Config.
@@ -135,8 +138,12 @@ func derive(c Config) (derived, error) {
 		if s.User != "" {
 			b.User, b.Password = s.User, s.Password
 		}
-		if c.TLS != nil {
-			b.TLS = c.TLS.Clone()
+		b.TLS = c.TLS
+		if s.TLS != nil {
+			b.TLS, b.TLSOptional = s.TLS, s.TLSOptional
+		}
+		if b.TLS != nil {
+			b.TLS = b.TLS.Clone()
 			if host, _, err := net.SplitHostPort(s.Address); err == nil && b.TLS.ServerName == "" {
 				b.TLS.ServerName = host
 			}

@@ -34,6 +34,7 @@ type Monitor struct {
 	mu          sync.Mutex
 	watchers    map[chan struct{}]struct{}
 	refuseUntil time.Duration
+	pending     *derived
 
 	// Owned by the goroutine of Run.
 	state    election.State

@@ -18,8 +18,10 @@ const maxRounds = 4
 // an interval.
 func (m *Monitor) tick(ctx context.Context, fleet Fleet) (again time.Duration) {
 	began := m.clock.Now()
+	m.adopt(fleet)
 	m.forgetStale(began)
 	servers, rows := fleet.Observe(ctx)
+	m.settings(servers)
 	if ctx.Err() != nil {
 		return 0
 	}

@@ -68,7 +68,9 @@ func checkHost(s string) (string, *fault) {
 	if a, err := netip.ParseAddr(s); err == nil {
 		return a.Unmap().String(), nil
 	}
-	if !hostPattern.MatchString(s) {
+	// The last label of a name is never a number, that of a mistyped address is.
+	last := s[strings.LastIndexByte(s, '.')+1:]
+	if _, err := strconv.Atoi(last); err == nil || !hostPattern.MatchString(s) {
 		return "", &fault{text: "this is neither a host name nor an IP address"}
 	}
 	return strings.ToLower(s), nil

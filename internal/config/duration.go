@@ -69,11 +69,8 @@ func noUnit(number string) *fault {
 		return &fault{text: "a duration cannot be negative"}
 	}
 	f := &fault{text: "a duration needs a unit", remedy: `write it like "2s"`}
-	if d, err := time.ParseDuration(number + "s"); err == nil {
+	if _, err := time.ParseDuration(number + "s"); err == nil {
 		f.remedy = fmt.Sprintf("write %q", number+"s")
-		if d == 0 {
-			f.remedy = `write "0s"`
-		}
 	}
 	return f
 }

@@ -24,6 +24,7 @@ type reader struct {
 // in: string, Secret, bool, int64, time.Duration or []string by key.
 type values struct {
 	at    string // path of the table
+	name  string // of a table by name
 	raw   map[string]any
 	value map[string]any
 	// bad are the keys whose value was refused; they have their default.
@@ -35,16 +36,17 @@ type values struct {
 // given reports whether the file has the key, rightly or wrongly.
 func (v *values) given(name string) bool { _, ok := v.raw[name]; return ok }
 
-func (v *values) str(name string) string         { s, _ := v.value[name].(string); return s }
-func (v *values) flag(name string) bool          { b, _ := v.value[name].(bool); return b }
-func (v *values) num(name string) int            { n, _ := v.value[name].(int64); return int(n) }
-func (v *values) dur(name string) time.Duration  { d, _ := v.value[name].(time.Duration); return d }
-func (v *values) strs(name string) []string      { s, _ := v.value[name].([]string); return slices.Clone(s) }
-func (v *values) path(name string) string        { return childPath(v.at, name) }
-func (v *values) printed(name string) string     { return printValue(v.raw[name]) }
-func (v *values) sub(name string) []*values      { return v.tables[name] }
-func (v *values) anyBad(names ...string) bool    { return slices.ContainsFunc(names, func(n string) bool { return v.bad[n] }) }
-func (v *values) firstGiven(ns ...string) string { return ns[max(0, slices.IndexFunc(ns, v.given))] }
+func (v *values) str(name string) string        { s, _ := v.value[name].(string); return s }
+func (v *values) flag(name string) bool         { b, _ := v.value[name].(bool); return b }
+func (v *values) num(name string) int           { n, _ := v.value[name].(int64); return int(n) }
+func (v *values) dur(name string) time.Duration { d, _ := v.value[name].(time.Duration); return d }
+func (v *values) strs(name string) []string     { s, _ := v.value[name].([]string); return slices.Clone(s) }
+func (v *values) path(name string) string       { return childPath(v.at, name) }
+func (v *values) printed(name string) string    { return printValue(v.raw[name]) }
+func (v *values) sub(name string) []*values     { return v.tables[name] }
+func (v *values) anyBad(names ...string) bool {
+	return slices.ContainsFunc(names, func(n string) bool { return v.bad[n] })
+}
 
 // lineOf returns the line of a path or, if the document does not have it, of the
 // nearest table around it.
@@ -139,12 +141,9 @@ func (r *reader) below(v *values, k *key, raw any, given bool) []*values {
 			at := childPath(path, name)
 			t, ok := m[name].(map[string]any)
 			if !ok {
-				text, remedy := typeName(m[name])+" in place of a table", "write it below a line ["+path+".NAME]"
-				if find(k.keys, name) == nil {
-					text = fmt.Sprintf("a table [%s.NAME] is expected, not %s", path, typeName(m[name]))
-					remedy = ""
-				} else {
-					text = "this key belongs to one " + k.name + ", not to all"
+				text, remedy := "a table ["+path+".NAME] is expected, not "+typeName(m[name]), ""
+				if find(k.keys, name) != nil {
+					text, remedy = "this key belongs to one "+k.name, "write it below a line ["+path+".NAME]"
 				}
 				r.problem(at, "", text, remedy)
 				v.bad[k.name] = true
@@ -153,7 +152,9 @@ func (r *reader) below(v *values, k *key, raw any, given bool) []*values {
 			if _, f := checkName(name); f != nil {
 				r.problem(at, "", f.text, f.remedy)
 			}
-			out = append(out, r.table(at, k.keys, t))
+			tv := r.table(at, k.keys, t)
+			tv.name = name
+			out = append(out, tv)
 		}
 		return out
 
@@ -262,7 +263,7 @@ func (r *reader) text(k *key, raw any) (string, *fault) {
 	}
 	switch {
 	case k.kind == kindEnum && !slices.Contains(k.choices, s):
-		return "", &fault{text: "not one of the values of this key", remedy: choose(k.choices, s)}
+		return "", &fault{text: "not one of the values of this key", remedy: "the values are " + strings.Join(k.choices, ", ")}
 	case k.check == nil, s == "" && !k.required && k.def == nil && k.kind != kindStrings:
 		return s, nil
 	}
@@ -310,17 +311,23 @@ func typeName(v any) string {
 
 // printFor prints a value of the file for a message, unless it is a secret.
 func printFor(k *key, v any) string {
-	if k.kind == kindSecret {
+	if k.kind == kindSecret || k.hide {
 		return mask
 	}
 	return printValue(v)
 }
+
+// maxPrinted is how many characters of a string a message holds.
+const maxPrinted = 80
 
 func printValue(v any) string {
 	switch v := v.(type) {
 	case nil:
 		return ""
 	case string:
+		if r := []rune(v); len(r) > maxPrinted {
+			return strconv.Quote(string(r[:maxPrinted])) + "…"
+		}
 		return strconv.Quote(v)
 	case time.Time:
 		return v.Format(time.RFC3339)
@@ -329,9 +336,12 @@ func printValue(v any) string {
 	case map[string]any:
 		return "{…}"
 	case []any:
-		parts := make([]string, len(v))
-		for i, e := range v {
-			parts[i] = printValue(e)
+		parts := make([]string, min(len(v), maxPrinted/8))
+		for i := range parts {
+			parts[i] = printValue(v[i])
+		}
+		if len(parts) < len(v) {
+			parts = append(parts, "…")
 		}
 		return "[" + strings.Join(parts, ", ") + "]"
 	case Secret:

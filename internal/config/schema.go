@@ -1,23 +1,21 @@
 package config
 
-import (
-	"time"
-)
+import "time"
 
 // kind is the type of a key.
 type kind uint8
 
 const (
-	kindString   kind = iota
-	kindSecret        // a string that is never printed
-	kindBool          //
-	kindInt           //
-	kindDuration      // a string with a unit
-	kindEnum          // a string out of choices
-	kindStrings       // an array of strings
-	kindTable         // [key]
-	kindNamed         // [key.NAME], any number of tables by name
-	kindList          // [[key]], any number of tables in order
+	kindString kind = iota
+	kindSecret      // a string that is never printed
+	kindBool
+	kindInt
+	kindDuration // a string with a unit
+	kindEnum     // a string out of choices
+	kindStrings  // an array of strings
+	kindTable    // [key]
+	kindNamed    // [key.NAME], any number of tables by name
+	kindList     // [[key]], any number of tables in order
 )
 
 // key describes one key of the configuration.
@@ -42,6 +40,9 @@ type key struct {
 	// stands for it in the result. Not asked about an empty value that is the
 	// default.
 	check func(string) (string, *fault)
+	// hide keeps a refused value out of messages, since people may put a secret
+	// there by mistake.
+	hide bool
 	// keys are those of a table.
 	keys []key
 }
@@ -74,7 +75,7 @@ var clusterKeys = []key{
 		doc: "Account with which the monitor connects to the servers."},
 	{name: "password", kind: kindSecret, doc: passwordDoc},
 	{name: "password_file", doc: passwordFileDoc},
-	{name: "password_env", check: checkVariable, doc: passwordEnvDoc},
+	{name: "password_env", check: checkVariable, hide: true, doc: passwordEnvDoc},
 
 	{name: "interval", kind: kindDuration, def: 2 * time.Second, min: 100 * time.Millisecond, max: 10 * time.Minute,
 		doc: "Time between two looks at the servers."},
@@ -134,7 +135,7 @@ var serverKeys = []key{
 	{name: "user", check: checkNotEmpty, defDoc: "that of the cluster", doc: "Account on this server."},
 	{name: "password", kind: kindSecret, defDoc: "that of the cluster", doc: passwordDoc},
 	{name: "password_file", doc: passwordFileDoc},
-	{name: "password_env", check: checkVariable, doc: passwordEnvDoc},
+	{name: "password_env", check: checkVariable, hide: true, doc: passwordEnvDoc},
 	{name: "tls", kind: kindEnum, choices: tlsModes, defDoc: "that of the cluster", doc: "As in the cluster, for this server."},
 }
 

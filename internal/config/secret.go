@@ -10,7 +10,8 @@ import (
 const mask = "*****"
 
 // Secret is a string that does not print: every formatted or encoded form of it is
-// "*****", or empty if it is empty. Reveal gives the string.
+// "*****", or empty if it is empty. Reveal gives the string. It is not for the key
+// of a map, which encoding/json writes as it is.
 type Secret string
 
 // Reveal returns the secret itself.

@@ -12,17 +12,17 @@ func unknown(keys []key, name string) (text, remedy string) {
 	for i, k := range keys {
 		names[i] = k.name
 	}
-	const text0 = "unknown key"
+	text = "unknown key"
 	if find(keys, strings.ToLower(name)) != nil {
-		return text0, fmt.Sprintf("keys are in lower case: write %q", strings.ToLower(name))
+		return text, fmt.Sprintf("keys are in lower case: write %q", strings.ToLower(name))
 	}
 	if where := homes(name); len(where) > 0 {
-		return text0, fmt.Sprintf("%q belongs in %s", name, strings.Join(where, " or "))
+		return text, fmt.Sprintf("%q belongs in %s", name, strings.Join(where, " or "))
 	}
 	if best := nearest(names, name); best != "" {
-		return text0, fmt.Sprintf("did you mean %q?", best)
+		return text, fmt.Sprintf("did you mean %q?", best)
 	}
-	return text0, "the keys here are " + strings.Join(names, ", ")
+	return text, "the keys here are " + strings.Join(names, ", ")
 }
 
 // homes are the tables that have a key of this name.
@@ -41,14 +41,6 @@ func homes(name string) []string {
 		out = append(out, "the top of the file, before any table")
 	}
 	return out
-}
-
-// choose says which of the choices may have been meant, or all of them.
-func choose(choices []string, got string) string {
-	if best := nearest(choices, got); best != "" && len(choices) > 3 {
-		return fmt.Sprintf("did you mean %q? The values are %s", best, strings.Join(choices, ", "))
-	}
-	return "the values are " + strings.Join(choices, ", ")
 }
 
 // nearest returns the name that is the fewest edits away from got, or "" if even

@@ -10,6 +10,7 @@ package backend
 import (
 	"context"
 	"crypto/tls"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -90,6 +91,8 @@ type Fleet struct {
 	wg      sync.WaitGroup
 	// ticked is the instant at which the engine last asked for an observation.
 	ticked atomic.Int64
+	// trusted are the accounts of Config.TrustedUsers as they are now.
+	trusted atomic.Pointer[[]string]
 }
 
 // New starts the goroutines of a fleet; they connect on their own.
@@ -101,6 +104,7 @@ func New(cfg Config) (*Fleet, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	f := &Fleet{cfg: cfg, byName: map[string]*prober{}, hang: hang, cancel: cancel}
 	f.ticked.Store(int64(cfg.Now()))
+	f.Trust(cfg.TrustedUsers)
 	for _, s := range cfg.Servers {
 		p := newProber(f, s)
 		f.probers = append(f.probers, p)
@@ -110,6 +114,14 @@ func New(cfg Config) (*Fleet, error) {
 		f.wg.Go(func() { p.run(ctx) })
 	}
 	return f, nil
+}
+
+// Trust replaces the accounts, beside the monitor's own, whose locks count.
+func (f *Fleet) Trust(users []string) { f.trusted.Store(&users) }
+
+// trusts reports whether locks of an account count for a monitor that logs in as own.
+func (f *Fleet) trusts(own, user string) bool {
+	return user == own || slices.Contains(*f.trusted.Load(), user)
 }
 
 // patience is how long a tick waits for answers: half an interval at most, so

@@ -285,7 +285,9 @@ func (p *prober) identify(ctx context.Context, row *locks.Row) error {
 			l.Holder.ConnectionID = id
 		case locks.Other:
 			if h, ok := p.holders[id]; ok {
-				l.Holder, keep[id] = h, h
+				keep[id] = h
+				h.Trusted = h.User != "" && p.f.trusts(p.srv.User, h.User)
+				l.Holder = h
 			}
 		case locks.Free, locks.Unknown:
 		}
@@ -313,7 +315,6 @@ func (p *prober) remember(asked []string, rows [][]*string) {
 		if r[2] != nil {
 			h.Host = *r[2]
 		}
-		h.Trusted = h.User == p.srv.User || slices.Contains(p.f.cfg.TrustedUsers, h.User)
 		p.holders[h.ConnectionID] = h
 		found[*r[0]] = true
 	}
