@@ -158,8 +158,8 @@ type Decision struct {
 // before a monitor without locks tries for the rest. It lets the first of
 // several that start at once finish.
 const (
-	contestMin = 20 * time.Millisecond
-	contestMax = 60 * time.Millisecond
+	contestShort = 20 * time.Millisecond
+	contestLong = 60 * time.Millisecond
 )
 
 // maxBackoff bounds the random wait after failed attempts, in intervals.
@@ -221,7 +221,7 @@ func (s *State) lead(c Config, o Observation, d *Decision) {
 	if d.Tally.Others > 0 || len(d.Take) > 0 {
 		// Stale locks of the one before go one by one: pick each up when it does.
 		if d.Role == Settling {
-			d.Again = min(d.Again, contestMax)
+			d.Again = min(d.Again, contestLong)
 		}
 	}
 }
@@ -239,7 +239,7 @@ func (s *State) follow(c Config, before State, o Observation, rng *rand.Rand, d 
 	}
 	if holding {
 		// Just lost: look again before trying for more.
-		d.Again = contestMin
+		d.Again = contestShort
 		return
 	}
 	takeable := free(o)
@@ -252,13 +252,13 @@ func (s *State) follow(c Config, before State, o Observation, rng *rand.Rand, d 
 		return
 	}
 	if d.Tally.Others > 0 {
-		wait := contestMin + time.Duration(rng.Int64N(int64(contestMax-contestMin)))
+		wait := contestShort + time.Duration(rng.Int64N(int64(contestLong-contestShort)))
 		if s.Contested == 0 {
 			s.Contested = o.Now
 			d.Again = wait
 			return
 		}
-		if o.Now-s.Contested < contestMin {
+		if o.Now-s.Contested < contestShort {
 			d.Again = wait
 			return
 		}

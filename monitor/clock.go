@@ -39,8 +39,10 @@ type realClock struct{ wake chan struct{} }
 
 func newRealClock() *realClock { return &realClock{wake: make(chan struct{}, 1)} }
 
+// Now implements Clock.
 func (*realClock) Now() time.Duration { return boottime.Now() }
 
+// Wake implements Clock.
 func (c *realClock) Wake() {
 	select {
 	case c.wake <- struct{}{}:
@@ -48,6 +50,7 @@ func (c *realClock) Wake() {
 	}
 }
 
+// Sleep implements Clock.
 func (c *realClock) Sleep(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()

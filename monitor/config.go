@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockstep-ha/lockstep/election"
@@ -33,6 +34,8 @@ type Config struct {
 	// Version of the program, for views.
 	Version string
 	Servers []ServerConfig
+	// Flavor is what the servers must be; the zero value asks them.
+	Flavor topology.Flavor
 	// User and Password are the account on servers that give none of their own.
 	User, Password string
 	// TLS for all servers; nil for connections in the clear. TLSOptional accepts a
@@ -120,7 +123,7 @@ func derive(c Config) (derived, error) {
 			problems = append(problems, fmt.Errorf("two servers have the name %q", s.Name))
 		}
 		names[s.Name] = true
-		if _, _, err := net.SplitHostPort(s.Address); err != nil {
+		if _, _, err := net.SplitHostPort(s.Address); err != nil && !strings.HasPrefix(s.Address, "unix:/") {
 			problems = append(problems, fmt.Errorf("server %s: address %q is not host:port: %w", s.Name, s.Address, err))
 		}
 		if other, ok := addresses[s.Address]; ok {
@@ -130,7 +133,7 @@ func derive(c Config) (derived, error) {
 		b := backend.Server{
 			Settings: topology.Settings{Name: s.Name, Address: s.Address, PrivateAddress: s.PrivateAddress, Votes: 1,
 				Promotion: cmp.Or(s.Promotion, topology.Neutral), Maintenance: s.Maintenance, Drain: s.Drain, Site: s.Site},
-			User: c.User, Password: c.Password, TLSOptional: c.TLSOptional,
+			User: c.User, Password: c.Password, Flavor: c.Flavor, TLSOptional: c.TLSOptional,
 		}
 		if s.NoVote {
 			b.Votes = 0

@@ -71,7 +71,12 @@ func (m *Monitor) settleLocks(ctx context.Context, fleet Fleet, servers []topolo
 			}
 			obs.Servers = append(obs.Servers, election.Server{Name: s.Name, Votes: s.Votes, Row: r})
 		}
+		before := m.state.Role
 		m.state, d = election.Step(cfg, m.state, obs, m.rng)
+		if before != election.Secondary && d.Role == election.Secondary {
+			// The view goes first: to release can take as long as a timeout.
+			m.retract(d.Reason)
+		}
 		switch {
 		case d.Release:
 			fleet.Do(ctx, releases(servers))
@@ -91,6 +96,15 @@ func (m *Monitor) settleLocks(ctx context.Context, fleet Fleet, servers []topolo
 		}
 	}
 	return rows, d
+}
+
+// retract takes back what the view offers, at once.
+func (m *Monitor) retract(reason string) {
+	v := *m.view.Load()
+	v.Primary, v.deadline, v.lease = nil, 0, 0
+	v.Reason = "the majority was lost"
+	v.Monitor.Primary, v.Monitor.Role, v.Monitor.Reason = false, election.Secondary, reason
+	m.publish(&v)
 }
 
 func takes(names []string) []backend.Action {

@@ -11,8 +11,18 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/lockstep-ha/lockstep/internal/config"
+	"github.com/lockstep-ha/lockstep/internal/wiring"
 	"github.com/lockstep-ha/lockstep/monitor"
 )
+
+// newMonitor makes a monitor from its part of the configuration.
+func newMonitor(c config.Cluster, opts ...monitor.Option) (*monitor.Monitor, error) {
+	cfg, err := wiring.Config(c, version)
+	if err != nil {
+		return nil, err
+	}
+	return monitor.New(cfg, opts...)
+}
 
 // group runs one monitor a cluster and follows changes of the configuration.
 type group struct {
@@ -93,7 +103,7 @@ func (g *group) adjust(m *member, c config.Cluster) bool {
 	if !sameTLS {
 		return false
 	}
-	cfg, err := monitorConfig(c)
+	cfg, err := wiring.Config(c, version)
 	if err != nil {
 		return false
 	}

@@ -95,7 +95,8 @@ func (d *demo) startMonitors(ctx context.Context) error {
 func offersS1(v monitor.View) bool { return v.Primary != nil && v.Primary.Name == "s1" }
 
 func (d *demo) newDaemon(name string) (*daemon, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	var lc net.ListenConfig
+	l, err := lc.Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +121,7 @@ func (m *daemon) start() error {
 		return err
 	}
 	defer func() { _ = log.Close() }()
-	m.cmd = exec.Command(m.bin, "--config", m.config)
+	m.cmd = exec.CommandContext(context.Background(), m.bin, "--config", m.config)
 	m.cmd.Stderr = log
 	return m.cmd.Start()
 }
@@ -179,7 +180,7 @@ func (d *demo) roles(ctx context.Context) (primary, secondary *daemon) {
 // show prints what lockstepctl says.
 func (d *demo) show(m *daemon, args ...string) {
 	fmt.Printf("\n    $ lockstepctl --server %s %s\n", m.url, strings.Join(args, " "))
-	out, err := exec.Command(filepath.Join(d.dir, "lockstepctl"), append([]string{"--server", m.url}, args...)...).CombinedOutput()
+	out, err := exec.CommandContext(context.Background(), filepath.Join(d.dir, "lockstepctl"), append([]string{"--server", m.url}, args...)...).CombinedOutput()
 	for line := range strings.Lines(string(out)) {
 		fmt.Print("    ", line)
 	}

@@ -49,7 +49,13 @@ func (w *watch) end() (none time.Duration, polls int) {
 }
 
 func (m *daemon) primaryStatus() (int, error) {
-	resp, err := http.Get(m.url + "/v1/clusters/demo/primary")
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, m.url+"/v1/clusters/demo/primary", nil)
+	if err != nil {
+		return 0, err
+	}
+	resp, err := http.DefaultClient.Do(req)
 	if err != nil {
 		return 0, err
 	}

@@ -47,7 +47,6 @@ func (r *reader) cluster(v *values) Cluster {
 		TrustedLockUsers:     v.strs("trusted_lock_users"),
 		Passive:              v.flag("passive"),
 		LagLimit:             v.dur("lag_limit"),
-		DeadPrimaryDelay:     v.dur("dead_primary_delay"),
 		MonitorName:          v.str("monitor_name"),
 		TLS:                  r.tls(v),
 	}

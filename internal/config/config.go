@@ -78,8 +78,7 @@ type Cluster struct {
 	TrustedLockUsers []string
 	Passive          bool
 	// LagLimit is 0 if no server is to be called lagging.
-	LagLimit         time.Duration
-	DeadPrimaryDelay time.Duration
+	LagLimit time.Duration
 	// MonitorName is never empty: it defaults to the host name.
 	MonitorName string
 	TLS         TLS

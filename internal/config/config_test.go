@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -24,14 +23,14 @@ func TestDefaults(t *testing.T) {
 		Name: "main", Flavor: FlavorAuto, User: "lockstep", Password: "hunter2",
 		Interval: 2 * time.Second, Timeout: 3 * time.Second, WaitTimeoutFloor: 5 * time.Second,
 		Quorum: QuorumMajorityOfAll, ServerLock: "maxscale_mariadbmonitor", PrimaryLock: "maxscale_mariadbmonitor_master",
-		TrustedLockUsers: []string{"maxscale"}, LagLimit: 10 * time.Second, DeadPrimaryDelay: time.Second,
+		TrustedLockUsers: []string{}, LagLimit: 10 * time.Second,
 		MonitorName: "m", TLS: TLS{Mode: TLSDisabled},
 	}
 	for _, n := range []string{"1", "2", "3"} {
 		want.Servers = append(want.Servers, Server{Name: "s" + n, Address: "10.0.0." + n + ":3306", Votes: 1,
 			Promotion: PromotionNeutral, User: "lockstep", Password: "hunter2", TLS: want.TLS})
 	}
-	assert.Equal(t, &File{Path: "x.toml", LogLevel: "info", LogFormat: "json", HTTP: HTTP{Listen: "127.0.0.1:8990"}, Clusters: []Cluster{want}}, f)
+	require.Equal(t, &File{Path: "x.toml", LogLevel: "info", LogFormat: "json", HTTP: HTTP{Listen: "127.0.0.1:8990"}, Clusters: []Cluster{want}}, f)
 }
 
 func TestGivenValues(t *testing.T) {
@@ -83,34 +82,34 @@ address = "DB.Example.com:3310"
 `
 	f, err := Parse(filepath.Join(dir, "x.toml"), []byte(text), environment("WHO", "me", "PW", "from env"))
 	require.NoError(t, err)
-	assert.Equal(t, HTTP{Listen: "0.0.0.0:1", AllowRemote: true}, f.HTTP)
+	require.Equal(t, HTTP{Listen: "0.0.0.0:1", AllowRemote: true}, f.HTTP)
 	require.Len(t, f.Clusters, 2)
 	alpha, zeta := f.Clusters[0], f.Clusters[1]
-	assert.Equal(t, "from env", alpha.Password.Reveal())
-	assert.Equal(t, "from env", alpha.Servers[0].Password.Reveal())
-	assert.Equal(t, "db.example.com:3310", alpha.Servers[0].Address)
+	require.Equal(t, "from env", alpha.Password.Reveal())
+	require.Equal(t, "from env", alpha.Servers[0].Password.Reveal())
+	require.Equal(t, "db.example.com:3310", alpha.Servers[0].Address)
 	host, _ := os.Hostname()
-	assert.Equal(t, host, alpha.MonitorName)
+	require.Equal(t, host, alpha.MonitorName)
 
-	assert.Equal(t, "$USER-me-${WHO}$", zeta.User)
-	assert.Equal(t, " from file ", zeta.Password.Reveal())
-	assert.Equal(t, 7, zeta.Failcount)
-	assert.Zero(t, zeta.LagLimit)
-	assert.Empty(t, zeta.TrustedLockUsers)
+	require.Equal(t, "$USER-me-${WHO}$", zeta.User)
+	require.Equal(t, " from file ", zeta.Password.Reveal())
+	require.Equal(t, 7, zeta.Failcount)
+	require.Zero(t, zeta.LagLimit)
+	require.Empty(t, zeta.TrustedLockUsers)
 	pem := filepath.Join(dir, "pem")
-	assert.Equal(t, TLS{Mode: TLSVerifyIdentity, CA: pem, Cert: pem, Key: pem, ServerName: "db"}, zeta.TLS)
+	require.Equal(t, TLS{Mode: TLSVerifyIdentity, CA: pem, Cert: pem, Key: pem, ServerName: "db"}, zeta.TLS)
 	a, b := zeta.Servers[0], zeta.Servers[1]
-	assert.Equal(t, "[2001:db8::1]:3306", a.Address)
-	assert.Equal(t, "[::1]:3307", a.PrivateAddress)
-	assert.Equal(t, "other", a.User)
-	assert.Empty(t, a.Password)
-	assert.Equal(t, TLSDisabled, a.TLS.Mode)
-	assert.Equal(t, 0, a.Votes)
-	assert.Equal(t, PromotionPrefer, a.Promotion)
-	assert.True(t, a.Maintenance && a.Drain)
-	assert.Equal(t, "unix:/run/mysqld.sock", b.Address)
-	assert.Equal(t, "b:3306", b.PrivateAddress)
-	assert.Equal(t, zeta.TLS, b.TLS)
+	require.Equal(t, "[2001:db8::1]:3306", a.Address)
+	require.Equal(t, "[::1]:3307", a.PrivateAddress)
+	require.Equal(t, "other", a.User)
+	require.Empty(t, a.Password)
+	require.Equal(t, TLSDisabled, a.TLS.Mode)
+	require.Equal(t, 0, a.Votes)
+	require.Equal(t, PromotionPrefer, a.Promotion)
+	require.True(t, a.Maintenance && a.Drain)
+	require.Equal(t, "unix:/run/mysqld.sock", b.Address)
+	require.Equal(t, "b:3306", b.PrivateAddress)
+	require.Equal(t, zeta.TLS, b.TLS)
 }
 
 func TestExamples(t *testing.T) {
@@ -118,9 +117,9 @@ func TestExamples(t *testing.T) {
 	for name, servers := range map[string]int{"minimal.toml": 3, "two-sites.toml": 4} {
 		f, err := Load(filepath.Join(examples, name), env)
 		require.NoError(t, err, name)
-		assert.Empty(t, f.Warnings, name)
+		require.Empty(t, f.Warnings, name)
 		require.Len(t, f.Clusters, 1, name)
-		assert.Len(t, f.Clusters[0].Servers, servers, name)
+		require.Len(t, f.Clusters[0].Servers, servers, name)
 	}
 }
 
@@ -130,18 +129,18 @@ func TestExampleIsComplete(t *testing.T) {
 	require.NoError(t, err)
 	for _, d := range Reference() {
 		name := d.Key[strings.LastIndexAny(d.Key, ".]")+1:]
-		assert.Contains(t, string(text), name)
+		require.Contains(t, string(text), name)
 		if d.Default != "" && !strings.Contains(d.Key, "server[]") && strings.ContainsAny(d.Default[:1], `"[0123456789tf`) && d.Default != "the host name" && d.Default != "the host of the address" {
-			assert.Contains(t, string(text), "\n"+name+" = "+d.Default+"\n")
+			require.Contains(t, string(text), "\n"+name+" = "+d.Default+"\n")
 		}
 	}
 }
 
 func TestLoad(t *testing.T) {
 	_, err := Load("none.toml", nil)
-	assert.ErrorIs(t, err, fs.ErrNotExist)
+	require.ErrorIs(t, err, fs.ErrNotExist)
 	_, err = Load(t.TempDir(), nil)
-	assert.ErrorContains(t, err, "not a regular file")
+	require.ErrorContains(t, err, "not a regular file")
 
 	path := filepath.Join(t.TempDir(), "x.toml")
 	require.NoError(t, os.WriteFile(path, []byte(valid), 0o600))
@@ -149,11 +148,11 @@ func TestLoad(t *testing.T) {
 	f, err := Load(path, nil)
 	require.NoError(t, err)
 	require.Len(t, f.Warnings, 1)
-	assert.Equal(t, path+":4: cluster.main.password = *****: every user of this host may read the password: the mode of the file is 0644: chmod o= "+path+", or use password_file", f.Warnings[0].String())
+	require.Equal(t, path+":4: cluster.main.password = *****: every user of this host may read the password: the mode of the file is 0644: chmod o= "+path+", or use password_file", f.Warnings[0].String())
 
 	require.NoError(t, os.WriteFile(path, make([]byte, MaxSize+1), 0o600))
 	_, err = Load(path, nil)
-	assert.ErrorContains(t, err, "more than 1048576 bytes")
+	require.ErrorContains(t, err, "more than 1048576 bytes")
 }
 
 func TestSecretsDoNotLeak(t *testing.T) {
@@ -162,20 +161,20 @@ func TestSecretsDoNotLeak(t *testing.T) {
 	c := f.Clusters[0]
 	for _, v := range []any{c.Password, &c.Password, c, &c, f, *f, c.Servers, []Secret{c.Password}, map[string]Secret{"a": c.Password}} {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%10s"} {
-			assert.NotContains(t, fmt.Sprintf(verb, v), "hunter2", verb)
-			assert.NotContains(t, strings.ToLower(fmt.Sprintf(verb, v)), "68756e74657232", verb)
+			require.NotContains(t, fmt.Sprintf(verb, v), "hunter2", verb)
+			require.NotContains(t, strings.ToLower(fmt.Sprintf(verb, v)), "68756e74657232", verb)
 		}
 		text, err := json.Marshal(v)
 		require.NoError(t, err)
-		assert.NotContains(t, string(text), "hunter2")
+		require.NotContains(t, string(text), "hunter2")
 	}
-	assert.Equal(t, "*****", c.Password.String())
-	assert.Equal(t, "*****", fmt.Sprintf("%#v", c.Password))
-	assert.Equal(t, "", fmt.Sprint(Secret("")))
+	require.Equal(t, "*****", c.Password.String())
+	require.Equal(t, "*****", fmt.Sprintf("%#v", c.Password))
+	require.Empty(t, fmt.Sprint(Secret("")))
 	text, err := json.Marshal(c.Password)
 	require.NoError(t, err)
-	assert.Equal(t, `"*****"`, string(text))
-	assert.Equal(t, "hunter2", c.Password.Reveal())
+	require.Equal(t, `"*****"`, string(text))
+	require.Equal(t, "hunter2", c.Password.Reveal())
 }
 
 func TestScanLines(t *testing.T) {
@@ -194,7 +193,7 @@ func TestScanLines(t *testing.T) {
 		"t": 12, "t[0]": 12, "t[0].u": 13, "t[0].u[0]": 13, "t[0].u[0].k": 14, "t[0].u[1]": 15, "t[0].u[1].v": 16, "t[0].u[1].v.k": 17,
 		"t[1]": 18, "t[1].u": 19, "t[1].u[0]": 19, "t[1].u[0].k": 20,
 	}
-	assert.Equal(t, want, scanLines(text))
+	require.Equal(t, want, scanLines(text))
 }
 
 func TestAddresses(t *testing.T) {
@@ -205,24 +204,24 @@ func TestAddresses(t *testing.T) {
 		"10.0.0.256": "", "h h": "", "-h": "", "unix:": "", "unix:x": "", "tcp://h": "",
 	} {
 		got, f := checkAddress(in)
-		assert.Equal(t, want, got, in)
-		assert.Equal(t, want == "", f != nil, in)
+		require.Equal(t, want, got, in)
+		require.Equal(t, want == "", f != nil, in)
 	}
 	_, f := checkAddress("2001:DB8::1")
 	require.NotNil(t, f)
-	assert.Equal(t, `an IPv6 address needs brackets: write "[2001:db8::1]:3306"`, f.Error())
+	require.Equal(t, `an IPv6 address needs brackets: write "[2001:db8::1]:3306"`, f.Error())
 }
 
 func TestDuration(t *testing.T) {
 	var d Duration
 	require.NoError(t, d.UnmarshalTOML("1h30m"))
-	assert.Equal(t, Duration(90*time.Minute), d)
-	assert.EqualError(t, d.UnmarshalTOML(int64(2)), `a duration needs a unit: write "2s"`)
-	assert.EqualError(t, d.UnmarshalText([]byte("-1s")), "a duration cannot be negative")
+	require.Equal(t, Duration(90*time.Minute), d)
+	require.EqualError(t, d.UnmarshalTOML(int64(2)), `a duration needs a unit: write "2s"`)
+	require.EqualError(t, d.UnmarshalText([]byte("-1s")), "a duration cannot be negative")
 	for s, v := range map[string]time.Duration{"8h": 8 * time.Hour, "10m": 10 * time.Minute, "1h30m": 90 * time.Minute, "0s": 0, "1m30s": 90 * time.Second} {
-		assert.Equal(t, s, Duration(v).String())
+		require.Equal(t, s, Duration(v).String())
 		require.NoError(t, d.UnmarshalText([]byte(s)))
-		assert.Equal(t, Duration(v), d)
+		require.Equal(t, Duration(v), d)
 	}
 }
 
@@ -251,23 +250,23 @@ func TestReference(t *testing.T) {
 				raw = def
 			}
 			got, f := r.convert(k, raw)
-			assert.Nil(t, f, k.name)
-			assert.Equal(t, k.def, got, k.name)
+			require.Nil(t, f, k.name)
+			require.Equal(t, k.def, got, k.name)
 		}
 	}
 	walk(schema)
 
 	md, keys := Markdown(), Reference()
 	for _, d := range keys {
-		assert.NotEmpty(t, d.Doc, d.Key)
-		assert.NotContains(t, d.Doc, "\n", d.Key)
+		require.NotEmpty(t, d.Doc, d.Key)
+		require.NotContains(t, d.Doc, "\n", d.Key)
 		if !strings.Contains(d.Type, "table") {
-			assert.Contains(t, md, "| `"+d.Key[strings.LastIndexAny(d.Key, ".]")+1:]+"` |")
+			require.Contains(t, md, "| `"+d.Key[strings.LastIndexAny(d.Key, ".]")+1:]+"` |")
 		}
 	}
 	i := slices.IndexFunc(keys, func(d KeyDoc) bool { return d.Key == "cluster.NAME.interval" })
 	require.GreaterOrEqual(t, i, 0)
-	assert.Equal(t, KeyDoc{Key: "cluster.NAME.interval", Type: "duration", Default: `"2s"`, Unit: "written with the value: ms, s, m, h",
+	require.Equal(t, KeyDoc{Key: "cluster.NAME.interval", Type: "duration", Default: `"2s"`, Unit: "written with the value: ms, s, m, h",
 		Allowed: `between "100ms" and "10m"`, Doc: "Time between two looks at the servers."}, keys[i])
-	assert.True(t, slices.ContainsFunc(keys, func(d KeyDoc) bool { return d.Key == "cluster.NAME.server[].address" && d.Required }))
+	require.True(t, slices.ContainsFunc(keys, func(d KeyDoc) bool { return d.Key == "cluster.NAME.server[].address" && d.Required }))
 }

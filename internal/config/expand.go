@@ -31,8 +31,8 @@ func (r *reader) expand(s string) (string, *fault) {
 			}
 			v, ok := r.env(name)
 			if !ok {
-				return "", &fault{text: fmt.Sprintf("the environment variable %s is not set", name),
-					remedy: fmt.Sprintf("set it, or write $${%s} for the characters themselves", name)}
+				return "", &fault{text: fmt.Sprintf("the environment variable %s is not set", shown(name)),
+					remedy: "set it, or write $${ for the characters themselves"}
 			}
 			b.WriteString(v)
 			s = rest
@@ -51,4 +51,13 @@ func isVariable(s string) bool {
 		}
 	}
 	return s != ""
+}
+
+// shown is the name of a variable for messages. What does not look like one by
+// custom (capital letters) may be a part of a password, and is masked.
+func shown(name string) string {
+	if name != strings.ToUpper(name) {
+		return mask
+	}
+	return name
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"strconv"
 	"strings"
 )
 
@@ -39,9 +40,9 @@ func (r *reader) password(v *values, required bool) Secret {
 		name := v.str("password_env")
 		s, ok := r.env(name)
 		if !ok {
-			r.problem(v.path("password_env"), v.printed("password_env"), "this environment variable is not set", "")
+			r.problem(v.path("password_env"), shownEnv(v.str("password_env")), "this environment variable is not set", "")
 		} else if s == "" {
-			r.problem(v.path("password_env"), v.printed("password_env"), "this environment variable is empty",
+			r.problem(v.path("password_env"), shownEnv(v.str("password_env")), "this environment variable is empty",
 				`write password = "" instead if the account has no password`)
 		}
 		return Secret(s)
@@ -102,4 +103,12 @@ func reason(err error) string {
 		return pe.Err.Error()
 	}
 	return err.Error()
+}
+
+// shownEnv is the value of password_env for messages.
+func shownEnv(name string) string {
+	if name != strings.ToUpper(name) {
+		return mask
+	}
+	return strconv.Quote(name)
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -88,7 +87,7 @@ func TestProblems(t *testing.T) {
 		"unknown keys": {in(`intervall = "2s"`, `Timeout = "3s"`, `zzzzzzzzzz = 1`, `listen = ""`) + "nam = \"x\"\ncolour = \"hunter2\"\n", []string{
 			`F:5: cluster.main.intervall: unknown key: did you mean "interval"?`,
 			`F:6: cluster.main.Timeout: unknown key: keys are in lower case: write "timeout"`,
-			`F:7: cluster.main.zzzzzzzzzz: unknown key: the keys here are flavor, user, password, password_file, password_env, interval, timeout, failcount, allow_unsafe_failcount, wait_timeout_floor, dead_primary_delay, lag_limit, quorum, server_lock, primary_lock, trusted_lock_users, passive, monitor_name, tls, tls_ca, tls_cert, tls_key, tls_server_name, server`,
+			`F:7: cluster.main.zzzzzzzzzz: unknown key: the keys here are flavor, user, password, password_file, password_env, interval, timeout, failcount, allow_unsafe_failcount, wait_timeout_floor, lag_limit, quorum, server_lock, primary_lock, trusted_lock_users, passive, monitor_name, tls, tls_ca, tls_cert, tls_key, tls_server_name, server`,
 			`F:8: cluster.main.listen: unknown key: "listen" belongs in [http]`,
 			`F:18: cluster.main.server[2].nam: unknown key: did you mean "name"?`,
 			`F:19: cluster.main.server[2].colour: unknown key: the keys here are name, address, private_address, votes, promotion, maintenance, drain, site, user, password, password_file, password_env, tls`,
@@ -125,7 +124,7 @@ func TestProblems(t *testing.T) {
 		"no password":           {withPassword(""), []string{`F:2: cluster.main.password: this key is required, or else password_file or password_env: write password = "" if the account has none`}},
 		"two passwords":         {in(`password_env = "X"`), []string{`F:5: cluster.main.password_env: the password is given more than once: keep one of password and password_env`}},
 		"password of type":      {withPassword(`password = 12345678`), []string{`F:4: cluster.main.password = *****: a string is expected, not a whole number`}},
-		"password from unset":   {withPassword(`password = "${NONE}"`), []string{`F:4: cluster.main.password = *****: the environment variable NONE is not set: set it, or write $${NONE} for the characters themselves`}},
+		"password from unset":   {withPassword(`password = "${NONE}"`), []string{`F:4: cluster.main.password = *****: the environment variable NONE is not set: set it, or write $${ for the characters themselves`}},
 		"password from empty":   {withPassword(`password = "${EMPTY}"`), []string{`F:4: cluster.main.password = *****: the password is empty once its variables are filled in: write password = "" if the account has none`}},
 		"password unexpanded":   {withPassword(`password = "hunter${2"`), []string{`F:4: cluster.main.password = *****: ${ begins the name of an environment variable, and none follows: write ${NAME}, or $${ for the characters themselves`}},
 		"unset variable":        {withPassword(`password_env = "NONE"`), []string{`F:4: cluster.main.password_env = "NONE": this environment variable is not set`}},
@@ -136,7 +135,7 @@ func TestProblems(t *testing.T) {
 		"file for all":          {withPassword(`password_file = "open"`), []string{`F:4: cluster.main.password_file = "open": others than its owner have access to this file: its mode is 0644: chmod 600 D/open`}},
 		"empty file of secrets": {withPassword(`password_file = "empty"`), []string{`F:4: cluster.main.password_file = "empty": this file is empty: write password = "" instead if the account has no password`}},
 		"variables": {in(`monitor_name = "${NONE}"`, `server_lock = "a${"`), []string{
-			`F:5: cluster.main.monitor_name = "${NONE}": the environment variable NONE is not set: set it, or write $${NONE} for the characters themselves`,
+			`F:5: cluster.main.monitor_name = "${NONE}": the environment variable NONE is not set: set it, or write $${ for the characters themselves`,
 			`F:6: cluster.main.server_lock = "a${": ${ begins the name of an environment variable, and none follows: write ${NAME}, or $${ for the characters themselves`,
 		}},
 		"lock names": {in(`server_lock = ""`, `primary_lock = "it's"`), []string{
@@ -179,12 +178,13 @@ func TestProblems(t *testing.T) {
 			path := filepath.Join(dir, "lockstep.toml")
 			f, err := Parse(path, []byte(tt.text), environment("EMPTY", ""))
 			require.Error(t, err)
-			assert.Nil(t, f)
-			assert.IsType(t, Problems{}, err)
+			require.Nil(t, f)
+			var problems Problems
+			require.ErrorAs(t, err, &problems)
 			got := strings.ReplaceAll(strings.ReplaceAll(err.Error(), path, "F"), dir, "D")
-			assert.Equal(t, strings.Join(tt.want, "\n"), got)
-			assert.NotContains(t, got, "hunter")
-			assert.NotContains(t, got, "12__34")
+			require.Equal(t, strings.Join(tt.want, "\n"), got)
+			require.NotContains(t, got, "hunter")
+			require.NotContains(t, got, "12__34")
 		})
 	}
 }
@@ -212,7 +212,7 @@ func TestWarnings(t *testing.T) {
 			for _, w := range f.Warnings {
 				got = append(got, w.String())
 			}
-			assert.Equal(t, tt.want, got)
+			require.Equal(t, tt.want, got)
 		})
 	}
 }

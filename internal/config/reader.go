@@ -198,7 +198,7 @@ func (r *reader) convert(k *key, raw any) (any, *fault) {
 		if !ok {
 			return nil, &fault{text: "a whole number is expected, not " + typeName(raw)}
 		}
-		if k.min != nil && n < k.min.(int64) || k.max != nil && n > k.max.(int64) {
+		if outside(n, k.min, k.max) {
 			return nil, &fault{text: "out of range", remedy: k.bounds()}
 		}
 		return n, nil
@@ -214,7 +214,7 @@ func (r *reader) convert(k *key, raw any) (any, *fault) {
 		if f != nil {
 			return nil, f
 		}
-		if k.min != nil && d < k.min.(time.Duration) || k.max != nil && d > k.max.(time.Duration) {
+		if outside(d, k.min, k.max) {
 			return nil, &fault{text: "out of range", remedy: k.bounds()}
 		}
 		return d, nil
@@ -348,4 +348,14 @@ func printValue(v any) string {
 		return mask
 	}
 	return fmt.Sprint(v)
+}
+
+// outside reports whether n is below lowest or above highest; a bound that is
+// nil, or of another type, bounds nothing.
+func outside[T int64 | time.Duration](n T, lowest, highest any) bool {
+	if low, ok := lowest.(T); ok && n < low {
+		return true
+	}
+	high, ok := highest.(T)
+	return ok && n > high
 }

@@ -87,8 +87,6 @@ var clusterKeys = []key{
 		doc: "Accept a failcount with which two monitors may act at once."},
 	{name: "wait_timeout_floor", kind: kindDuration, def: 5 * time.Second, min: time.Second, max: 8 * time.Hour,
 		doc: "Least time after which a server drops the locks of a monitor that has vanished."},
-	{name: "dead_primary_delay", kind: kindDuration, def: time.Second,
-		doc: "How long to wait before a failover when the primary is known to be dead."},
 	{name: "lag_limit", kind: kindDuration, def: 10 * time.Second,
 		doc: "A replica further behind than this is labelled Lagging; 0s for never."},
 
@@ -99,7 +97,7 @@ var clusterKeys = []key{
 		doc: "Name of the lock that is the vote of a server. All monitors of a cluster need the same."},
 	{name: "primary_lock", def: "maxscale_mariadbmonitor_master", check: checkLock,
 		doc: "Name of the lock that marks the server to write to. All monitors of a cluster need the same."},
-	{name: "trusted_lock_users", kind: kindStrings, def: []string{"maxscale"}, check: checkNotEmpty,
+	{name: "trusted_lock_users", kind: kindStrings, def: []string{}, check: checkNotEmpty,
 		doc: "Accounts other than user whose locks count as those of a monitor."},
 	{name: "passive", kind: kindBool, def: false,
 		doc: "Watch only: take no lock and change nothing."},

@@ -24,6 +24,8 @@ type Server struct {
 	topology.Settings
 	User     string
 	Password string
+	// Flavor is what the server must be; FlavorUnknown accepts any.
+	Flavor topology.Flavor
 	// TLS is nil for connections in the clear. With TLSOptional such a connection
 	// is accepted where the server has no TLS.
 	TLS         *tls.Config

@@ -6,13 +6,20 @@ import (
 	"encoding/binary"
 	"net"
 	"sync"
+	"syscall"
 )
 
-// lockConn is a TCP connection that resets on close, so that the kernel does
+// socket is a TCP or unix connection.
+type socket interface {
+	net.Conn
+	syscall.Conn
+}
+
+// lockConn is a connection that resets on close, so that the kernel does
 // not go on sending for it, and that reads the connection id from the server's
 // greeting as it passes.
 type lockConn struct {
-	*net.TCPConn
+	socket
 	onClose func()
 
 	mu       sync.Mutex
@@ -32,21 +39,29 @@ func dialLock(ctx context.Context, network, addr string) (*lockConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	tcp, ok := c.(*net.TCPConn)
+	s, ok := c.(socket)
 	if !ok {
 		_ = c.Close()
 		return nil, &net.OpError{Op: "dial", Net: network, Err: net.UnknownNetworkError(network)}
 	}
-	// Neither call fails on an open socket in a way that matters here: without
-	// linger 0 the close is merely slower.
-	_ = tcp.SetLinger(0)
-	_ = tcp.SetNoDelay(true)
-	return &lockConn{TCPConn: tcp}, nil
+	out := &lockConn{socket: s}
+	out.linger(0)
+	return out, nil
+}
+
+// linger sets what a close does with unsent bytes: 0 resets, -1 sends them. A
+// unix socket has no such setting, and no need of it.
+func (c *lockConn) linger(seconds int) {
+	if tcp, ok := c.socket.(*net.TCPConn); ok {
+		// It does not fail on an open socket in a way that matters: without it the
+		// close is merely slower.
+		_ = tcp.SetLinger(seconds)
+	}
 }
 
 // Read passes on what the server sends and picks the id out of its greeting.
 func (c *lockConn) Read(p []byte) (int, error) {
-	n, err := c.TCPConn.Read(p)
+	n, err := c.socket.Read(p)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.done && n > 0 {
@@ -92,5 +107,5 @@ func (c *lockConn) Close() error {
 			c.onClose()
 		}
 	})
-	return c.TCPConn.Close()
+	return c.socket.Close()
 }

@@ -11,11 +11,14 @@ var errNoSession = errors.New("not connected")
 
 // do hands an action to the goroutine of the server. A connection that is stuck
 // in a query cannot release its locks by a statement: it is cut, which makes the
-// server release them.
+// server release them, and nobody waits for it.
 func (p *prober) do(ctx context.Context, kind ActionKind) (Result, error) {
 	p.mu.Lock()
-	if p.busy && kind == ReleaseAll && p.stop != nil {
+	if p.busy && kind == ReleaseAll {
+		p.doomed = true
 		p.stop()
+		p.mu.Unlock()
+		return ResultUnknown, errBusy
 	}
 	p.mu.Unlock()
 	j := job{ctx: ctx, kind: kind, out: make(chan Outcome, 1)}
@@ -55,16 +58,22 @@ func (p *prober) perform(j job) {
 	if err != nil && !errors.Is(err, errNoSession) {
 		// Whether the statement had an effect is not known. The session ends, and
 		// with it whatever it may hold.
-		p.drop()
-		p.mu.Lock()
-		p.row = locks.Row{Server: p.srv.Name, SentAt: p.row.SentAt, DoneAt: p.f.cfg.Now()}
-		p.mu.Unlock()
+		p.abandon()
 	}
 	if j.bye && p.sess != nil {
 		p.sess.goodbye()
 		p.sess = nil
 	}
 	j.out <- Outcome{Result: result, Err: err}
+}
+
+// abandon ends the session and forgets what it may have held.
+func (p *prober) abandon() {
+	p.drop()
+	p.mu.Lock()
+	p.doomed = false
+	p.row = locks.Row{Server: p.srv.Name, SentAt: p.row.SentAt, DoneAt: p.f.cfg.Now()}
+	p.mu.Unlock()
 }
 
 func (p *prober) act(j job) (Result, error) {

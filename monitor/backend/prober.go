@@ -37,6 +37,8 @@ type prober struct {
 	// busy is true from the start of a probe or job to its end; stop ends it.
 	busy bool
 	stop context.CancelFunc
+	// doomed asks for the session to be ended as soon as the probe or job is over.
+	doomed bool
 }
 
 type job struct {
@@ -122,6 +124,12 @@ func (p *prober) run(ctx context.Context) {
 				p.probe(ctx)
 			}
 		}
+		p.mu.Lock()
+		doomed := p.doomed
+		p.mu.Unlock()
+		if doomed {
+			p.abandon()
+		}
 		timer.Reset(p.refreshAfter())
 	}
 }
@@ -131,6 +139,9 @@ func (p *prober) begin(parent context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithTimeout(parent, p.f.cfg.Timing.Timeout)
 	p.mu.Lock()
 	p.busy, p.stop = true, cancel
+	if p.doomed {
+		cancel()
+	}
 	p.mu.Unlock()
 	return ctx, func() {
 		p.mu.Lock()
@@ -183,7 +194,10 @@ func (p *prober) probe(parent context.Context) (changed bool) {
 		p.drop()
 		server = before
 		server.Evidence, server.Detail = classify(err, established), err.Error()
-		if server.Evidence == topology.Closed && established {
+		switch {
+		case errors.Is(err, context.Canceled):
+			server.Detail = "the connection was cut to release its locks while it did not answer"
+		case server.Evidence == topology.Closed && established:
 			p.explainClose(parent, &server)
 		}
 		server.Faults = faultsOf(p.srv, server, err)
@@ -204,6 +218,8 @@ func (p *prober) probe(parent context.Context) (changed bool) {
 func (p *prober) explainClose(parent context.Context, server *topology.Server) {
 	ctx, end := p.begin(parent)
 	defer end()
+	ctx, cancel := context.WithTimeout(ctx, p.f.patience())
+	defer cancel()
 	s, err := openSession(ctx, p.srv, p.f.cfg.Timing.WaitTimeout)
 	if err == nil {
 		s.goodbye()
@@ -243,6 +259,9 @@ func (p *prober) look(ctx context.Context) (topology.Server, locks.Row, error) {
 		}
 	default:
 		server.ReplicationKnown = true
+	}
+	if !p.sess.seesProcesses {
+		server.Faults = append(server.Faults, missingPrivilege(p.srv, mariadb.Grants(server.Version)[1]))
 	}
 	if err := p.identify(ctx, &row); err != nil {
 		return server, row, err

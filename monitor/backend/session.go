@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -28,7 +29,9 @@ type session struct {
 	peerIP  string
 	flavor  topology.Flavor
 	version topology.Version
-	stop    func()
+	// seesProcesses is true where the account may see whose connections there are.
+	seesProcesses bool
+	stop          func()
 }
 
 var _ locks.Querier = (*session)(nil)
@@ -40,6 +43,9 @@ func openSession(ctx context.Context, srv Server, w time.Duration) (*session, er
 	cfg := mysql.NewConfig()
 	cfg.User, cfg.Passwd = srv.User, srv.Password
 	cfg.Net, cfg.Addr = "tcp", srv.Address
+	if path, ok := strings.CutPrefix(srv.Address, "unix:"); ok {
+		cfg.Net, cfg.Addr = "unix", path
+	}
 	cfg.MultiStatements = true
 	cfg.AllowNativePasswords = true
 	cfg.TLS = srv.TLS
@@ -64,17 +70,17 @@ func openSession(ctx context.Context, srv Server, w time.Duration) (*session, er
 		_ = s.db.Close()
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	if err := s.greet(ctx, w); err != nil {
+	if err := s.greet(ctx, w, srv.Flavor); err != nil {
 		s.close()
 		return nil, err
 	}
 	return s, nil
 }
 
-func (s *session) greet(ctx context.Context, w time.Duration) error {
+func (s *session) greet(ctx context.Context, w time.Duration, want topology.Flavor) error {
 	tables, err := s.Query(ctx, locks.SetWaitTimeout(w)+";SET SESSION sql_mode=''"+
 		";SELECT CONNECTION_ID() AS id, VERSION() AS version, @@session.wait_timeout AS wait_timeout"+
-		";SHOW GLOBAL VARIABLES LIKE 'wsrep_on'")
+		";SHOW GLOBAL VARIABLES LIKE 'wsrep_on';SHOW GRANTS")
 	if err != nil {
 		return fmt.Errorf("start session: %w", err)
 	}
@@ -97,11 +103,17 @@ func (s *session) greet(ctx context.Context, w time.Duration) error {
 	if host, _, err := net.SplitHostPort(s.net.RemoteAddr().String()); err == nil {
 		s.peerIP = host
 	}
+	if want != topology.FlavorUnknown && want != s.flavor {
+		return fmt.Errorf("%w: the server is %s (version %s), the configuration says flavor = %s", errUnsupported, s.flavor, s.version.Text, want)
+	}
 	if s.flavor == topology.MySQL {
 		return fmt.Errorf("%w: %s (version %s)", errUnsupported, mysqldialect.Refusal, s.version.Text)
 	}
 	if err := mariadb.CheckVersion(s.version); err != nil {
 		return fmt.Errorf("%w: %w", errUnsupported, err)
+	}
+	if len(tables) > 2 {
+		s.seesProcesses = mariadb.HasPrivilege(tables[2].Rows, mariadb.Process)
 	}
 	if len(tables) > 1 && tables[1].Row(0).String("Value") == "ON" {
 		return fmt.Errorf("%w: wsrep_on=ON: Galera nodes have no use for advisory locks, and none for failover", errUnsupported)
@@ -175,7 +187,7 @@ func (s *session) close() {
 // goodbye ends the session in an orderly way after its locks were released.
 func (s *session) goodbye() {
 	if s.net != nil {
-		_ = s.net.SetLinger(-1)
+		s.net.linger(-1)
 	}
 	if s.stop != nil {
 		s.stop()

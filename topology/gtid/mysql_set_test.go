@@ -159,13 +159,13 @@ func TestSet(t *testing.T) {
 	require.Equal(t, expand("u:1-5:7:t:1-3"), s.ForUUID(u).String())
 	require.Equal(t, expand("v:2"), s.ForUUID(v).String())
 	require.True(t, s.ForUUID().IsEmpty())
-	require.EqualValues(t, 10, s.Count())
+	require.Equal(t, 10, s.Count())
 
 	s.Intervals(TSID{UUID: u})[0].Last = 99
 	require.Equal(t, expand("u:1-5:7:t:1-3,v:2"), s.String())
 
 	const all = ":1-9223372036854775806"
-	require.EqualValues(t, uint64(math.MaxUint64), set(t, "u"+all+":a"+all+":b"+all).Count())
+	require.Equal(t, uint64(math.MaxUint64), set(t, "u"+all+":a"+all+":b"+all).Count())
 }
 
 func TestNewSet(t *testing.T) {
@@ -235,7 +235,7 @@ func requireSame(t *testing.T, want naive, got Set) {
 		}
 	}
 	require.Len(t, want, count)
-	require.EqualValues(t, count, got.Count())
+	require.Equal(t, count, got.Count())
 }
 
 func TestSetLaws(t *testing.T) {

@@ -1,4 +1,5 @@
-package main
+// Package wiring turns a checked configuration into monitors.
+package wiring
 
 import (
 	"crypto/tls"
@@ -14,21 +15,15 @@ import (
 	"github.com/lockstep-ha/lockstep/topology"
 )
 
-// newMonitor makes a monitor from its part of the configuration.
-func newMonitor(c config.Cluster, opts ...monitor.Option) (*monitor.Monitor, error) {
-	cfg, err := monitorConfig(c)
-	if err != nil {
-		return nil, err
-	}
-	return monitor.New(cfg, opts...)
-}
-
-func monitorConfig(c config.Cluster) (monitor.Config, error) {
+// Config makes the configuration of a monitor from its part of the file.
+// version is that of the program. It reads the files that TLS settings name.
+func Config(c config.Cluster, version string) (monitor.Config, error) {
 	mode, err := election.ParseMode(c.Quorum)
 	if err != nil {
 		return monitor.Config{}, fmt.Errorf("cluster %s: %w", c.Name, err)
 	}
 	cfg := monitor.Config{
+		Flavor:  map[string]topology.Flavor{config.FlavorMariaDB: topology.MariaDB, config.FlavorMySQL: topology.MySQL}[c.Flavor],
 		Cluster: c.Name, Name: c.MonitorName, Version: version, User: c.User, Password: c.Password.Reveal(),
 		Quorum: mode, Interval: c.Interval, Timeout: c.Timeout, Failcount: c.Failcount, AllowUnsafeFailcount: c.AllowUnsafeFailcount,
 		WaitTimeoutFloor: c.WaitTimeoutFloor, ServerLock: c.ServerLock, PrimaryLock: c.PrimaryLock,
