@@ -43,6 +43,12 @@ func (m Mode) String() string { return modeNames[min(int(m), len(modeNames)-1)] 
 // MarshalText writes the mode as in the configuration.
 func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
+// UnmarshalText reads what MarshalText writes.
+func (m *Mode) UnmarshalText(b []byte) (err error) {
+	*m, err = ParseMode(string(b))
+	return err
+}
+
 // ParseMode reads a mode as written in the configuration.
 func ParseMode(s string) (Mode, error) {
 	for i, n := range modeNames {
@@ -69,6 +75,17 @@ func (r Role) String() string { return roleNames[min(int(r), len(roleNames)-1)] 
 
 // MarshalText writes the role as a word.
 func (r Role) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText reads what MarshalText writes.
+func (r *Role) UnmarshalText(b []byte) error {
+	for i, n := range roleNames {
+		if n == string(b) {
+			*r = Role(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("role %q: it must be secondary, settling or primary", b)
+}
 
 // Config is what does not change from tick to tick.
 type Config struct {

@@ -150,7 +150,7 @@ func TestLossReleasesAtOnce(t *testing.T) {
 			require.Zero(t, d.Lease)
 			if c.release {
 				require.Empty(t, d.Take, "release first, then look again")
-				require.Equal(t, contestMin, d.Again)
+				require.Equal(t, contestShort, d.Again)
 			}
 		})
 	}
@@ -239,13 +239,13 @@ func TestContestedWait(t *testing.T) {
 		at := 100 * second
 		d := x.step(at, "off")
 		require.Empty(t, d.Take, "another may be in the middle of taking")
-		require.GreaterOrEqual(t, d.Again, contestMin)
-		require.Less(t, d.Again, contestMax)
+		require.GreaterOrEqual(t, d.Again, contestShort)
+		require.Less(t, d.Again, contestLong)
 		require.Equal(t, at, x.s.Contested)
-		d = x.step(at+contestMin-1, "off")
+		d = x.step(at+contestShort-1, "off")
 		require.Empty(t, d.Take)
 		require.Positive(t, d.Again)
-		d = x.step(at+contestMin, "off")
+		d = x.step(at+contestShort, "off")
 		require.Equal(t, []string{"s2", "s3"}, d.Take)
 		require.Zero(t, x.s.Contested)
 	}
@@ -394,7 +394,7 @@ func TestSettlingPicksUpStaleLocksSoon(t *testing.T) {
 	x := newScript(t, MajorityOfAll)
 	d := x.step(100*second, "sso")
 	require.Equal(t, Settling, d.Role)
-	require.Equal(t, contestMax, d.Again)
+	require.Equal(t, contestLong, d.Again)
 }
 
 func TestStepLeavesItsInputAlone(t *testing.T) {

@@ -32,7 +32,7 @@ func killsIt(t *testing.T, v monitor.View, code, server string, c *client) {
 	t.Helper()
 	f, ok := faultOf(v, code, server)
 	require.True(t, ok, "%v", v.Faults)
-	require.Contains(t, f.Text, fmt.Sprintf("app@127.0.0.1:"))
+	require.Contains(t, f.Text, "app@127.0.0.1:")
 	require.Contains(t, f.Text, fmt.Sprintf("connection %d", c.id))
 	require.Contains(t, f.Remedy, fmt.Sprintf("KILL %d on %s", c.id, server))
 }

@@ -48,6 +48,8 @@ type app struct {
 	watch     time.Duration
 	timeout   time.Duration
 	noHeaders bool
+	direct    bool
+	config    string
 
 	src source
 }
@@ -66,6 +68,14 @@ func newApp(stdout, stderr io.Writer) *app {
 func (a *app) source() (source, error) {
 	if a.src != nil {
 		return a.src, nil
+	}
+	if a.direct {
+		d, err := newDirect(a.config, a.timeout)
+		if err != nil {
+			return nil, err
+		}
+		a.src = d
+		return d, nil
 	}
 	url := a.server
 	if url == "" {

@@ -37,6 +37,8 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	f.Lookup("watch").DefValue = ""
 	f.DurationVar(&a.timeout, "timeout", defaultTimeout, "how long to wait for an answer")
 	f.BoolVar(&a.noHeaders, "no-headers", false, "leave the header lines of tables out")
+	f.BoolVar(&a.direct, "direct", false, "ask the servers themselves, without a daemon; needs --config")
+	f.StringVarP(&a.config, "config", "c", "", "configuration file of lockstepd, for --direct and check")
 	complete := cobra.FixedCompletions([]cobra.Completion{"table", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp)
 	if err := root.RegisterFlagCompletionFunc("output", complete); err != nil {
 		panic(err) // the flag is missing above
@@ -61,7 +63,8 @@ func addCommands(root *cobra.Command, a *app) {
 	list.AddCommand(listServersCommand(a), listClustersCommand(a))
 	show := &cobra.Command{Use: "show", Short: "Show the monitor or a server in full", Args: groupArgs, RunE: group}
 	show.AddCommand(showMonitorCommand(a), showServerCommand(a))
-	root.AddCommand(primaryCommand(a), list, show, topologyCommand(a), timingCommand(a), explainCommand(a), versionCommand())
+	root.AddCommand(primaryCommand(a), list, show, topologyCommand(a), timingCommand(a), explainCommand(a),
+		checkCommand(a), grantsCommand(), versionCommand())
 }
 
 func versionCommand() *cobra.Command {

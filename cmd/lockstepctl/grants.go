@@ -1,0 +1,42 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/lockstep-ha/lockstep/topology"
+	"github.com/lockstep-ha/lockstep/topology/mariadb"
+)
+
+// grantsCommand makes the command that prints the statements that make a monitor's account.
+func grantsCommand() *cobra.Command {
+	version, account := "10.11.0-MariaDB", "lockstep@'%'"
+	c := &cobra.Command{
+		Use:   "grants",
+		Short: "Print the statements that create the monitor's account",
+		Long:  "Print the statements that create the monitor's account with the privileges that it needs, and no more.\nThey go to the primary and reach the replicas by replication.",
+		Args:  argsBetween(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			v, _ := topology.ParseVersion(version)
+			if v.Major == 0 {
+				return usagef("--for %q: give a MariaDB version, like 10.11", version)
+			}
+			if err := mariadb.CheckVersion(v); err != nil && !v.AtLeast(10, 5, 0) {
+				return usagef("--for: %v", err)
+			}
+			out := cmd.OutOrStdout()
+			var privileges []string
+			for _, g := range mariadb.Grants(v) {
+				fmt.Fprintf(out, "-- %s: %s\n", g.Privilege, g.For)
+				privileges = append(privileges, g.Privilege)
+			}
+			fmt.Fprintf(out, "CREATE USER %s IDENTIFIED BY '...';\nGRANT %s ON *.* TO %s;\n", account, strings.Join(privileges, ", "), account)
+			return nil
+		},
+	}
+	c.Flags().StringVar(&version, "for", version, "server version")
+	c.Flags().StringVar(&account, "account", account, "account, as SQL writes it")
+	return c
+}
