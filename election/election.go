@@ -176,7 +176,7 @@ type Decision struct {
 // several that start at once finish.
 const (
 	contestShort = 20 * time.Millisecond
-	contestLong = 60 * time.Millisecond
+	contestLong  = 60 * time.Millisecond
 )
 
 // maxBackoff bounds the random wait after failed attempts, in intervals.

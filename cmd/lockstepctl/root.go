@@ -34,7 +34,6 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 	f.VarP(&a.output, "output", "o", "output: table, json or yaml")
 	f.DurationVar(&a.watch, "watch", 0, "repeat after this time until interrupted: --watch or --watch=5s")
 	f.Lookup("watch").NoOptDefVal = defaultWatch.String()
-	f.Lookup("watch").DefValue = ""
 	f.DurationVar(&a.timeout, "timeout", defaultTimeout, "how long to wait for an answer")
 	f.BoolVar(&a.noHeaders, "no-headers", false, "leave the header lines of tables out")
 	f.BoolVar(&a.direct, "direct", false, "ask the servers themselves, without a daemon; needs --config")

@@ -61,6 +61,12 @@ func (d *demo) startServers(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := c.Servers[0].Exec(ctx, "CREATE TABLE app.demo (id INT PRIMARY KEY)", "INSERT INTO app.demo VALUES (1)"); err != nil {
+		return err
+	}
+	if err := c.WaitSync(ctx); err != nil {
+		return err
+	}
 	d.say("they run: MariaDB %s at %s, %s, %s", version, c.Servers[0].Addr(), c.Servers[1].Addr(), c.Servers[2].Addr())
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"testing"
@@ -40,7 +41,13 @@ type Options struct {
 	GTID string
 	// Replication are the replication connections at the start.
 	Replication []Replication
+	// Grants are the global privileges of every account; none means
+	// DefaultGrants.
+	Grants []string
 }
+
+// DefaultGrants are what a monitor needs.
+func DefaultGrants() []string { return []string{"PROCESS", "BINLOG MONITOR", "SLAVE MONITOR"} }
 
 // Replication is one replication connection of a server, a row of SHOW ALL
 // SLAVES STATUS.
@@ -70,6 +77,7 @@ type Server struct {
 	listener    net.Listener // nil while stopped
 	vars        map[string]variable
 	replication []Replication
+	grants      []string
 	sessions    map[uint32]*session
 	lastID      uint32
 	locks       map[string]*lock
@@ -87,8 +95,11 @@ type lock struct {
 // Start starts a server. Close ends it.
 func Start(opts Options) (*Server, error) {
 	s := &Server{
-		addr: opts.Addr, version: opts.Version, vars: defaults(), replication: opts.Replication,
+		addr: opts.Addr, version: opts.Version, vars: defaults(), replication: opts.Replication, grants: opts.Grants,
 		sessions: map[uint32]*session{}, locks: map[string]*lock{}, freed: make(chan struct{}),
+	}
+	if len(s.grants) == 0 {
+		s.grants = DefaultGrants()
 	}
 	if s.addr == "" {
 		s.addr = "127.0.0.1:0"
@@ -263,6 +274,17 @@ func (s *Server) SetReplication(r ...Replication) {
 	defer s.mu.Unlock()
 	s.replication = r
 }
+
+// SetGrants replaces the global privileges of every account. PROCESS and SLAVE
+// MONITOR have an effect.
+func (s *Server) SetGrants(privileges ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.grants = privileges
+}
+
+// may reports whether accounts have a privilege. s.mu is held.
+func (s *Server) may(privilege string) bool { return slices.Contains(s.grants, privilege) }
 
 // Kill ends a session as KILL does; false means that there is none.
 func (s *Server) Kill(id uint32) bool {

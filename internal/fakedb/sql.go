@@ -196,7 +196,23 @@ func compile(toks []token) (statement, *sqlError) {
 		st = func(ss *session) (*table, *sqlError) {
 			ss.srv.mu.Lock()
 			defer ss.srv.mu.Unlock()
+			if !ss.srv.may("SLAVE MONITOR") {
+				return nil, &sqlError{1227, "42000", "Access denied; you need (at least one of) the SLAVE MONITOR privilege(s) for this operation"}
+			}
 			return ss.srv.slaves(), nil
+		}
+	case p.words("SHOW", "GRANTS"):
+		st = func(ss *session) (*table, *sqlError) {
+			ss.srv.mu.Lock()
+			defer ss.srv.mu.Unlock()
+			list := strings.Join(ss.srv.grants, ", ")
+			if list == "" {
+				list = "USAGE"
+			}
+			return &table{
+				columns: []column{{name: "Grants for " + ss.user + "@%"}},
+				rows:    [][]value{{str("GRANT " + list + " ON *.* TO `" + ss.user + "`@`%`")}},
+			}, nil
 		}
 	case p.words("SHOW", "GLOBAL", "VARIABLES", "LIKE"):
 		st, err = p.showVariables()
@@ -246,7 +262,7 @@ func (p *parser) selectStmt() (statement, *sqlError) {
 	return func(ss *session) (*table, *sqlError) {
 		rows := []map[string]value{nil}
 		if processes {
-			rows = ss.srv.processes()
+			rows = ss.srv.processes(ss)
 		}
 		t := &table{columns: make([]column, len(items))}
 		for i, it := range items {
@@ -273,12 +289,16 @@ func (p *parser) selectStmt() (statement, *sqlError) {
 	}, nil
 }
 
-// processes are the rows of the process list, in the order of their ids.
-func (s *Server) processes() []map[string]value {
+// processes are the rows of the process list that a session may see, in the order
+// of their ids.
+func (s *Server) processes(viewer *session) []map[string]value {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := make([]map[string]value, 0, len(s.sessions))
 	for _, ss := range s.sessions {
+		if ss.user != viewer.user && !s.may("PROCESS") {
+			continue
+		}
 		out = append(out, map[string]value{
 			"id": {kind: kindBig, n: int64(ss.id)}, "user": str(ss.user), "host": str(ss.conn.RemoteAddr().String()),
 			"db": null(kindString), "command": str("Sleep"),
