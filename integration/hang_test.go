@@ -60,7 +60,7 @@ func hang(t *testing.T, number int) {
 		}
 	}
 	tm := m.Timing()
-	for time.Since(frozen) < 2*tm.StaleAfter() {
+	for time.Since(frozen) < tm.StaleAfter()+tm.Interval {
 		v := m.View()
 		check(v)
 		sv := serverOf(t, v, name)

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -123,6 +124,8 @@ func newTrio(t *testing.T, change ...func(*monitor.Config)) *trio {
 	for _, m := range x.m[1:] {
 		require.Equal(t, election.Secondary, m.View().Monitor.Role)
 	}
+	// What follows may come at any point between two ticks.
+	time.Sleep(rand.N(x.m[0].Timing().Interval))
 	return x
 }
 

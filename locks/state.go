@@ -38,6 +38,9 @@ type Holder struct {
 	Host string
 	// Checked is true once the process list was asked about this connection.
 	Checked bool
+	// Former is true for a connection that this monitor had before and that the
+	// server has not ended yet. Its locks are nobody's word.
+	Former bool
 	// Trusted is true for this monitor's own account and for the accounts that
 	// the configuration lists. A holder that is not trusted is never followed.
 	Trusted bool
@@ -48,6 +51,8 @@ func (h Holder) String() string {
 	switch {
 	case h.ConnectionID == 0:
 		return "an unknown connection"
+	case h.Former:
+		return fmt.Sprintf("a former connection of this monitor, %d", h.ConnectionID)
 	case h.User == "":
 		return fmt.Sprintf("connection %d", h.ConnectionID)
 	}
@@ -103,7 +108,7 @@ func (r Row) Published() bool {
 	s, p := r.ServerLock, r.PrimaryLock
 	return r.Answered && s.State == Other && p.State == Other &&
 		p.Holder.ConnectionID != 0 && p.Holder.ConnectionID == s.Holder.ConnectionID &&
-		s.Holder.Trusted && p.Holder.Trusted
+		s.Holder.Trusted && p.Holder.Trusted && !p.Holder.Former
 }
 
 // Tenure is how long the server lock of one server has been held without a

@@ -3,8 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
+
+	"github.com/lockstep-ha/lockstep/monitor"
 )
 
 // errFaults is returned by check when something has to be mended.
@@ -40,7 +43,9 @@ func checkCommand(a *app) *cobra.Command {
 					word := "ok     "
 					if s.Evidence != "answered" {
 						word = "FAULT  "
-						faults++
+						if !named(v.Faults, s.Name) {
+							faults++
+						}
 					}
 					fmt.Fprintf(out, "%s  %s (%s): %s %s\n", word, s.Name, s.Address, s.Evidence, s.Version)
 					if s.Detail != "" {
@@ -64,4 +69,9 @@ func checkCommand(a *app) *cobra.Command {
 			return nil
 		},
 	}
+}
+
+// named reports whether one of the faults is about a server.
+func named(faults []monitor.FaultView, server string) bool {
+	return slices.ContainsFunc(faults, func(f monitor.FaultView) bool { return f.Server == server })
 }

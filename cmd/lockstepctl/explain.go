@@ -131,7 +131,7 @@ func explainReplication(list []monitor.ReplicationView) []string {
 func writeExplanation(p *page, e explanation) {
 	p.line("%s", e.Primary)
 	p.line("%s", e.Monitor)
-	if len(e.Servers) == 0 {
+	if len(e.Servers) == 0 && len(e.Faults) == 0 {
 		p.line("All servers are well.")
 	}
 	for _, s := range e.Servers {

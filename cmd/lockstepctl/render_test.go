@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"regexp"
 	"testing"
 	"time"
@@ -63,15 +65,24 @@ r1 r1:3306 [Running] lag unknown
 `, out.String())
 }
 
-// On a terminal a watch clears the screen, and an old answer does not stay
-// there beside an error.
+// On a terminal a watch clears the screen before each answer, and an old answer
+// does not stay there beside an error.
 func TestTerminal(t *testing.T) {
-	var out, errs bytes.Buffer
-	a := newApp(&out, &errs)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var errs bytes.Buffer
+	out := &stopping{want: clearScreen + "x\n" + clearScreen + clearScreen, stop: cancel}
+	a := newApp(out, &errs)
 	require.False(t, a.terminal)
 	require.False(t, a.colour)
-	a.terminal, a.timeout, a.server = true, time.Second, daemon(t, shop(t))
-	q := func(p *page) { p.line("x") }
-	require.NoError(t, a.render(&out, answer{text: q}))
-	require.Equal(t, "x\n", out.String())
+	a.terminal, a.timeout, a.watch = true, time.Second, time.Millisecond
+	asked := 0
+	require.NoError(t, a.repeat(ctx, nil, func(context.Context, []string) (answer, error) {
+		if asked++; asked > 1 {
+			return answer{}, errors.New("gone")
+		}
+		return answer{text: func(p *page) { p.line("x") }}, nil
+	}))
+	require.Equal(t, out.want, out.buf.String())
+	require.Contains(t, errs.String(), "lockstepctl: gone\n")
 }

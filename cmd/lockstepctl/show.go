@@ -134,6 +134,10 @@ func showServer(p *page, s serverAnswer) {
 	if s.ProbeAgeMS >= 0 {
 		age = ms(s.ProbeAgeMS) + " ago"
 	}
+	id := "-"
+	if s.ServerID != 0 {
+		id = fmt.Sprint(s.ServerID)
+	}
 	lag := lagText(s.ServerView)
 	if s.LagMS != nil && s.LagSource != "" {
 		lag += " (" + clean(s.LagSource) + ")"
@@ -150,7 +154,7 @@ func showServer(p *page, s serverAnswer) {
 		{"Primary lock", lockDetail(s.PrimaryLockHeld, s.PrimaryLockOwner)},
 		{"Flavor", or(s.Flavor, "-")},
 		{"Version", or(s.Version, "-")},
-		{"Server id", fmt.Sprint(s.ServerID)},
+		{"Server id", id},
 		{"Read-only", yesNo(s.ReadOnly)},
 		{"gtid_current_pos", or(s.CurrentPos, "-")},
 		{"gtid_binlog_pos", or(s.BinlogPos, "-")},

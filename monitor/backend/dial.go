@@ -20,14 +20,12 @@ type socket interface {
 // greeting as it passes.
 type lockConn struct {
 	socket
-	onClose func()
 
 	mu       sync.Mutex
 	head     []byte
 	done     bool
 	threadID uint32
 	known    bool
-	once     sync.Once
 }
 
 // maxGreeting bounds what is kept of the first packet while looking for the id.
@@ -98,14 +96,4 @@ func (c *lockConn) greetedAs() (id uint32, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.threadID, c.known
-}
-
-// Close ends the connection with a reset.
-func (c *lockConn) Close() error {
-	c.once.Do(func() {
-		if c.onClose != nil {
-			c.onClose()
-		}
-	})
-	return c.socket.Close()
 }

@@ -30,6 +30,9 @@ type prober struct {
 	sess    *session
 	holders map[uint64]locks.Holder
 	missing map[uint64]bool
+	// former are the ids of this monitor's own sessions that have ended on its
+	// side; the server may not know yet.
+	former map[uint64]bool
 
 	mu     sync.Mutex
 	server topology.Server
@@ -56,6 +59,7 @@ func newProber(f *Fleet, srv Server) *prober {
 		rounds: make(chan *round, 1),
 		jobs:   make(chan job),
 		hungup: make(chan *session, 1),
+		former: map[uint64]bool{},
 		server: topology.Server{Settings: srv.Settings},
 		row:    locks.Row{Server: srv.Name},
 	}
@@ -305,6 +309,7 @@ func (p *prober) identify(ctx context.Context, row *locks.Row) error {
 		case locks.Other:
 			if h, ok := p.holders[id]; ok {
 				keep[id] = h
+				h.Former = p.former[id]
 				h.Trusted = h.User != "" && p.f.trusts(p.srv.User, h.User)
 				l.Holder = h
 			}
@@ -312,6 +317,7 @@ func (p *prober) identify(ctx context.Context, row *locks.Row) error {
 		}
 	}
 	p.holders = keep
+	p.former = kept(p.former, row)
 	return nil
 }
 
@@ -351,8 +357,21 @@ func (p *prober) remember(asked []string, rows [][]*string) {
 	p.missing = missing
 }
 
+// kept are the former sessions that still hold a lock: the others have ended,
+// and their ids may be given to anybody after a restart.
+func kept(former map[uint64]bool, row *locks.Row) map[uint64]bool {
+	out := map[uint64]bool{}
+	for _, id := range []uint64{row.ServerLock.Holder.ConnectionID, row.PrimaryLock.Holder.ConnectionID} {
+		if former[id] {
+			out[id] = true
+		}
+	}
+	return out
+}
+
 func (p *prober) drop() {
 	if p.sess != nil {
+		p.former[p.sess.id] = true
 		p.sess.close()
 		p.sess = nil
 	}

@@ -1,0 +1,113 @@
+package topology
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestFirstChoice(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		servers      []Server
+		want         string
+		usable, sole bool
+		reason       string
+	}{
+		{"a primary with two replicas", []Server{server(1), replica(2, 1), replica(3, 1)}, "s1", true, true, "2 of 2"},
+		{"not the first in the list", []Server{replica(1, 2), server(2), replica(3, 2)}, "s2", true, true, ""},
+		{"through a relay", []Server{server(1), replica(2, 1), replica(3, 2)}, "s1", true, true, ""},
+		{"alone", []Server{server(1)}, "s1", true, true, ""},
+		{"a replica was down at the start", []Server{server(1), replica(2, 1), server(3, neverSeen)}, "s1", true, false, ""},
+		{"a replica has lost its link", []Server{server(1), replica(2, 1), server(3, readOnly, lost(1))}, "s1", true, false, ""},
+		{"a writable replica", []Server{server(1), server(2, from(1))}, "s1", true, false, ""},
+		{"read-only everywhere", []Server{server(1, readOnly), replica(2, 1), replica(3, 1)}, "", false, false, "s1 read-only"},
+		{"everything down", []Server{server(1, neverSeen), server(2, neverSeen)}, "", false, false, "connection refused"},
+		{"no servers", nil, "", false, false, "no writable server"},
+		{"the primary was down at the start", []Server{server(1, neverSeen), replica(2, 1), replica(3, 1)}, "", false, false, "s1 connection refused"},
+		{"two writable, none with replicas", []Server{server(1), server(2)}, "", false, false, "2 writable servers"},
+		{"two writable with a replica each", []Server{server(1), server(2), replica(3, 1), replica(4, 2)}, "", false, false, "s1, s2"},
+		{"two writable, one with more replicas", []Server{server(1), server(2), replica(3, 2)}, "s2", true, false, ""},
+		{"a cycle of two writable servers", []Server{server(1, from(2)), server(2, from(1)), replica(3, 1)}, "", false, false, "writable servers"},
+		{"a cycle with one writable server", []Server{server(1, from(2)), replica(2, 1), replica(3, 1)}, "s1", true, true, ""},
+		{"empty and alone beside the replicas of a dead primary",
+			[]Server{server(1, neverSeen), replica(2, 1), replica(3, 1), server(4, at(""))}, "", false, false, "2 servers replicate from s1"},
+		{"empty and alone beside replicas of a primary that is not listed",
+			[]Server{server(1, at("")), replica(2, 9, at("0-9-55")), replica(3, 9, at("0-9-55"))}, "", false, false, "transactions that it lacks"},
+		{"behind its only replica, which does not run",
+			[]Server{server(1, at("0-1-10")), server(2, readOnly, lost(1), at("0-1-20"))}, "", false, false, "transactions that it lacks"},
+		{"another domain is lacking", []Server{server(1, at("0-1-10")), server(2, readOnly, at("0-1-10,5-1-1"))}, "", false, false, "5-1-1"},
+		{"nothing replicates yet, nothing is lacking", []Server{server(1, at("0-1-10")), server(2, readOnly, at("0-1-10"))}, "s1", true, false, ""},
+		{"a replica of the read-only primary does not matter if more follow another",
+			[]Server{server(1), replica(2, 1), replica(3, 1), server(4, readOnly), replica(5, 4)}, "s1", true, false, ""},
+		{"as many follow a read-only one", []Server{server(1), replica(2, 1), server(3, readOnly), replica(4, 3)}, "", false, false, "s3"},
+		{"must_not", []Server{server(1, mustNot), replica(2, 1)}, "", false, false, "must_not"},
+		{"a must_not beside a server that may", []Server{server(1, mustNot), server(2), replica(3, 2)}, "s2", true, false, ""},
+		{"in maintenance", []Server{server(1, maintenance), replica(2, 1)}, "", false, false, "in maintenance"},
+		{"read_only not known", []Server{server(1, func(s *Server) { s.ReadOnly = Unknown }), replica(2, 1)}, "", false, false, "read_only is not known"},
+		{"replication not known", []Server{server(1, func(s *Server) { s.ReplicationKnown = false }), replica(2, 1)}, "", false, false, "cannot be read"},
+		{"an external source does not disqualify", []Server{server(1, from(9)), replica(2, 1)}, "s1", true, true, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := choose("", c.servers...)
+			requireChoice(t, got, c.want, c.usable, c.sole)
+			require.Contains(t, got.Reason, c.reason)
+		})
+	}
+}
+
+func TestChoiceSticks(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		servers      []Server
+		want         string
+		usable, sole bool
+		reason       string
+	}{
+		{"as before", []Server{server(1), replica(2, 1)}, "s1", true, true, "was the primary before"},
+		{"although more follow another writable one", []Server{server(1), server(2), replica(3, 2), replica(4, 2)}, "s1", true, false, ""},
+		{"although nobody follows", []Server{server(1, at("")), server(2, readOnly)}, "s1", true, false, ""},
+		{"down", []Server{server(1, down), replica(2, 1), replica(3, 1)}, "s1", false, false, "connection refused"},
+		{"down, and another is writable with replicas", []Server{server(1, down), server(2), replica(3, 2)}, "s1", false, false, "cannot take writes"},
+		{"denied", []Server{server(1, func(s *Server) { s.Evidence, s.Detail = AccessDenied, "for monitor" }), server(2), replica(3, 2)}, "s1", false, false, "access denied (for monitor)"},
+		{"read-only everywhere", []Server{server(1, readOnly), replica(2, 1), replica(3, 1)}, "s1", false, false, "read-only"},
+		{"read-only, another is writable without replicas", []Server{server(1, readOnly), server(2)}, "s1", false, false, ""},
+		{"read-only, another is writable with as many", []Server{server(1, readOnly), server(2), replica(3, 1), replica(4, 2)}, "s1", false, false, ""},
+		{"read_only not known", []Server{server(1, func(s *Server) { s.ReadOnly = Unknown }), server(2), replica(3, 2)}, "s1", false, false, ""},
+		{"a person moved it: read-only, the replicas follow another", []Server{server(1, readOnly), server(2), replica(3, 2)}, "s2", true, false, "s1 (read-only) was the primary"},
+		{"a person moved it: it replicates from the new one", []Server{replica(1, 2), server(2), replica(3, 2)}, "s2", true, true, ""},
+		{"a person moved it: still writable, but it replicates", []Server{server(1, from(2)), server(2), replica(3, 2)}, "s2", true, false, "replicates from s2"},
+		{"moved, not all have followed", []Server{replica(1, 2), server(2), replica(3, 1)}, "s2", true, true, ""},
+		{"not to one in maintenance", []Server{server(1, readOnly), server(2, maintenance), replica(3, 2)}, "s1", false, false, ""},
+		{"not to a must_not", []Server{server(1, readOnly), server(2, mustNot), replica(3, 2)}, "s1", false, false, ""},
+		{"must_not keeps who is it", []Server{server(1, mustNot), replica(2, 1)}, "s1", true, true, ""},
+		{"maintenance keeps who is it", []Server{server(1, maintenance), replica(2, 1)}, "s1", true, false, "in maintenance"},
+		{"in a cycle", []Server{server(1, from(2)), server(2, from(1)), replica(3, 1)}, "s1", true, false, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			got := choose("s1", c.servers...)
+			requireChoice(t, got, c.want, c.usable, c.sole)
+			require.Contains(t, got.Reason, c.reason)
+		})
+	}
+	requireChoice(t, choose("gone", server(1), replica(2, 1)), "s1", true, true)
+}
+
+func TestSoleNeedsEveryServer(t *testing.T) {
+	good := func() []Server { return []Server{server(1), replica(2, 1), replica(3, 2)} }
+	requireChoice(t, choose("s1", good()...), "s1", true, true)
+	for name, spoil := range map[string]func(*Server){
+		"down":          down,
+		"writable":      func(s *Server) { s.ReadOnly = No },
+		"unknown":       func(s *Server) { s.ReadOnly = Unknown },
+		"not connected": func(s *Server) { s.Replication[0].IO = "Connecting" },
+		"not applying":  func(s *Server) { s.Replication[0].SQL = "No" },
+		"elsewhere":     func(s *Server) { s.Replication = nil },
+		"timed out":     func(s *Server) { s.Evidence = TimedOut },
+	} {
+		servers := good()
+		spoil(&servers[2])
+		requireChoice(t, choose("s1", servers...), "s1", true, false)
+		require.False(t, choose("s1", servers...).Sole, name)
+	}
+}
