@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/lockstep-ha/lockstep/election"
 	"github.com/lockstep-ha/lockstep/monitor"
 )
 
@@ -41,25 +40,17 @@ func newClient(server string) (*client, error) {
 // Clusters implements source.
 func (c *client) Clusters(ctx context.Context) ([]monitor.View, error) {
 	var body struct {
-		Clusters []wireView `json:"clusters"`
+		Clusters []monitor.View `json:"clusters"`
 	}
-	if err := c.get(ctx, "/v1/clusters", &body); err != nil {
-		return nil, err
-	}
-	views := make([]monitor.View, len(body.Clusters))
-	for i, w := range body.Clusters {
-		views[i] = w.view()
-	}
-	return views, nil
+	err := c.get(ctx, "/v1/clusters", &body)
+	return body.Clusters, err
 }
 
 // Cluster implements source.
 func (c *client) Cluster(ctx context.Context, name string) (monitor.View, error) {
-	var body wireView
-	if err := c.get(ctx, "/v1/clusters/"+url.PathEscape(name), &body); err != nil {
-		return monitor.View{}, err
-	}
-	return body.view(), nil
+	var view monitor.View
+	err := c.get(ctx, "/v1/clusters/"+url.PathEscape(name), &view)
+	return view, err
 }
 
 func (c *client) get(ctx context.Context, path string, into any) error {
@@ -110,53 +101,4 @@ func (c *client) unreachable(err error) error {
 		return fmt.Errorf("cannot reach lockstepd at %s: %w; %s", c.base, urlErr.Err, hint)
 	}
 	return fmt.Errorf("cannot read the answer of lockstepd at %s: %w", c.base, err)
-}
-
-// wireView decodes a view. It reads the words for which the election package
-// only has a form to write.
-type wireView struct {
-	monitor.View
-	Monitor wireMonitor `json:"monitor"`
-}
-
-type wireMonitor struct {
-	monitor.MonitorView
-	Role     role      `json:"role"`
-	Majority wireTally `json:"majority"`
-}
-
-type wireTally struct {
-	election.Tally
-	Mode mode `json:"mode"`
-}
-
-func (w wireView) view() monitor.View {
-	v := w.View
-	v.Monitor = w.Monitor.MonitorView
-	v.Monitor.Role = election.Role(w.Monitor.Role)
-	v.Monitor.Majority = w.Monitor.Majority.Tally
-	v.Monitor.Majority.Mode = election.Mode(w.Monitor.Majority.Mode)
-	return v
-}
-
-type role election.Role
-
-// UnmarshalText reads a role.
-func (r *role) UnmarshalText(text []byte) error {
-	for _, known := range []election.Role{election.Secondary, election.Settling, election.Primary} {
-		if known.String() == string(text) {
-			*r = role(known)
-			return nil
-		}
-	}
-	return fmt.Errorf("unknown role %q", text)
-}
-
-type mode election.Mode
-
-// UnmarshalText reads a quorum mode.
-func (m *mode) UnmarshalText(text []byte) error {
-	known, err := election.ParseMode(string(text))
-	*m = mode(known)
-	return err
 }

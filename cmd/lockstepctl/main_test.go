@@ -175,7 +175,7 @@ func TestBadAnswers(t *testing.T) {
 	defer s.Close()
 	defer close(slow)
 	for path, says := range map[string]string{
-		"/text": "is no answer of lockstepd", "/role": `unknown role "king"`, "/none": "404 Not Found; is it lockstepd?", "/slow": "does not answer in time",
+		"/text": "is no answer of lockstepd", "/role": `role "king"`, "/none": "404 Not Found; is it lockstepd?", "/slow": "does not answer in time",
 	} {
 		r := ctl(t, "primary", "--timeout", "200ms", "--server", s.URL+path)
 		require.Equal(t, exitError, r.code)
