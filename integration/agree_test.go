@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -102,4 +103,13 @@ func TestTwoMonitorsAgree(t *testing.T) {
 		require.NotNil(t, v.Primary, "b stopped offering the primary: %s", v.Reason)
 		return v.Monitor.Role != election.Secondary
 	})
+}
+
+func contains(s string, parts ...string) bool {
+	for _, p := range parts {
+		if !strings.Contains(s, p) {
+			return false
+		}
+	}
+	return true
 }

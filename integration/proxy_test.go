@@ -125,7 +125,7 @@ func (l *link) serve(in net.Conn, target string) {
 	if !l.open(in) {
 		return
 	}
-	out, err := net.Dial("tcp", target) //nolint:noctx // it is on this machine
+	out, err := net.Dial("tcp", target)
 	if err != nil {
 		return
 	}

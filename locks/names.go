@@ -40,7 +40,8 @@ type Names struct {
 type Agreement struct {
 	// Mode is the quorum mode.
 	Mode string
-	// Voters are the addresses of the servers, each with its number of votes.
+	// Voters are the names of the servers, each with its number of votes. Sites
+	// may reach one server under different addresses, but must name it alike.
 	Voters map[string]int
 	// Timing are the derived intervals; a monitor that waits for a shorter time
 	// than another expects is unsafe.
@@ -84,15 +85,15 @@ func checkName(n string) error {
 	return nil
 }
 
-// text is the canonical form of what must agree. Instance-specific settings
-// (names of servers, accounts) are left out on purpose.
+// text is the canonical form of what must agree. What sites may have of their
+// own (addresses, accounts) is left out on purpose.
 func (a Agreement) text() string {
-	addresses := make([]string, 0, len(a.Voters))
-	for addr, votes := range a.Voters {
-		addresses = append(addresses, fmt.Sprintf("%s=%d", strings.ToLower(addr), votes))
+	voters := make([]string, 0, len(a.Voters))
+	for name, votes := range a.Voters {
+		voters = append(voters, fmt.Sprintf("%s=%d", strings.ToLower(name), votes))
 	}
-	sort.Strings(addresses)
-	return fmt.Sprintf("1|%s|%s|%d|%d|%d|%d|%d", a.Mode, strings.Join(addresses, ","),
+	sort.Strings(voters)
+	return fmt.Sprintf("1|%s|%s|%d|%d|%d|%d|%d", a.Mode, strings.Join(voters, ","),
 		a.Timing.Interval, a.Timing.Timeout, a.Timing.WaitTimeout, a.Timing.Notice, a.Timing.Settle)
 }
 

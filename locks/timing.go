@@ -15,6 +15,9 @@ const (
 	MinWaitTimeoutFloor = time.Second
 	// MaxWaitTimeout is the server's own default.
 	MaxWaitTimeout = 28800 * time.Second
+
+	minDuration  = 100 * time.Microsecond
+	maxFailcount = 100_000
 )
 
 // ErrUnsafeFailcount reports a failcount for which a stale lock could still
@@ -41,8 +44,9 @@ type Timing struct {
 	// Settle is the time from gaining a majority to acting on it: Failcount
 	// intervals or Notice, whichever is longer.
 	Settle time.Duration
-	// Margin is taken off leases: it allows for clocks whose rates differ by one
-	// percent.
+	// Margin is taken off leases, for clocks whose rates differ: one percent of
+	// Notice, but at most half a Timeout, so that a lease outlasts the time from
+	// one answer to the next.
 	Margin time.Duration
 	// Lease is how long a lock is believed held after the moment before the
 	// query was sent that showed it: the lesser of WaitTimeout and Notice, less
@@ -74,11 +78,11 @@ type Settings struct {
 // after it) to notice. A Failcount below the smallest safe one is refused with
 // an error that matches ErrUnsafeFailcount, unless AllowUnsafe is set.
 func Derive(s Settings) (Timing, error) {
-	if s.Interval <= 0 {
-		return Timing{}, fmt.Errorf("interval is %v: it must be greater than zero", s.Interval)
+	if s.Interval < minDuration || s.Interval > MaxWaitTimeout {
+		return Timing{}, fmt.Errorf("interval is %v: it must be from %v to %v", s.Interval, minDuration, MaxWaitTimeout)
 	}
-	if s.Timeout <= 0 {
-		return Timing{}, fmt.Errorf("timeout is %v: it must be greater than zero", s.Timeout)
+	if s.Timeout < minDuration || s.Timeout > MaxWaitTimeout {
+		return Timing{}, fmt.Errorf("timeout is %v: it must be from %v to %v", s.Timeout, minDuration, MaxWaitTimeout)
 	}
 	floor := s.Floor
 	if floor == 0 {
@@ -103,8 +107,8 @@ func Derive(s Settings) (Timing, error) {
 	if t.Failcount == 0 {
 		t.Failcount = t.SafeFailcount
 	}
-	if t.Failcount < 0 {
-		return Timing{}, fmt.Errorf("failcount is %d: it must be at least %d", t.Failcount, t.SafeFailcount)
+	if t.Failcount < 0 || t.Failcount > maxFailcount {
+		return Timing{}, fmt.Errorf("failcount is %d: it must be from %d to %d", t.Failcount, t.SafeFailcount, maxFailcount)
 	}
 	t.Settle = max(time.Duration(t.Failcount)*t.Interval, t.Notice)
 	t.Lease = min(t.WaitTimeout, t.Notice) - t.Margin

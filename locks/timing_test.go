@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -156,5 +157,17 @@ func TestDeriveProperties(t *testing.T) {
 		require.NoError(t, err)
 		require.False(t, got.Unsafe())
 		require.Less(t, got.Lease, got.Settle)
+	}
+}
+
+func TestDeriveRefusesOverflow(t *testing.T) {
+	for _, s := range []Settings{
+		{Interval: time.Second, Timeout: math.MaxInt64},
+		{Interval: math.MaxInt64, Timeout: time.Second},
+		{Interval: time.Second, Timeout: time.Second, Failcount: math.MaxInt},
+		{Interval: time.Second, Timeout: 1},
+	} {
+		_, err := Derive(s)
+		require.Error(t, err, "%+v", s)
 	}
 }

@@ -132,16 +132,26 @@ func usedCPU(t testing.TB) time.Duration {
 // usedMemory is the resident set of this process in megabytes; where the system
 // does not tell, what Go has from it.
 func usedMemory() float64 {
-	status, err := os.ReadFile("/proc/self/status")
-	for line := range strings.Lines(string(status)) {
-		var kb float64
-		if n, _ := fmt.Sscanf(line, "VmRSS: %f kB", &kb); err == nil && n == 1 {
-			return kb / 1024
-		}
+	if kb, ok := status("VmRSS"); ok {
+		return kb / 1024
 	}
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return float64(m.Sys-m.HeapReleased) / (1 << 20)
+}
+
+// status reads a number that Linux tells of this process.
+func status(name string) (value float64, ok bool) {
+	text, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return 0, false
+	}
+	for line := range strings.Lines(string(text)) {
+		if _, err := fmt.Sscanf(line, name+": %f", &value); err == nil {
+			return value, true
+		}
+	}
+	return 0, false
 }
 
 // benchTicks measures the ticks of a settled monitor, one after the other.
@@ -240,6 +250,9 @@ func BenchmarkManyClusters(b *testing.B) {
 		b.ReportMetric(usedMemory(), "RSS-MB")
 		b.ReportMetric(float64(after.HeapInuse)/(1<<20), "heap-MB")
 		b.ReportMetric(float64(runtime.NumGoroutine()), "goroutines")
+		if threads, ok := status("Threads"); ok {
+			b.ReportMetric(threads, "threads")
+		}
 		b.ReportMetric(n/took.Seconds()/float64(len(monitors)), "ticks/s/cluster")
 		b.ReportMetric(float64(after.Mallocs-before.Mallocs)/n, "allocs/tick")
 		b.ReportMetric(float64(after.TotalAlloc-before.TotalAlloc)/n, "B/tick")

@@ -151,7 +151,7 @@ func derive(c Config) (derived, error) {
 				b.TLS.ServerName = host
 			}
 		}
-		voters[s.Address] = b.Votes
+		voters[s.Name] = b.Votes
 		votes += b.Votes
 		d.servers = append(d.servers, b)
 	}

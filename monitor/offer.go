@@ -20,6 +20,11 @@ type memory struct {
 	// vanished is the instant since which nothing is published that was before;
 	// zero otherwise.
 	vanished time.Duration
+	// started is when the chosen server was started, as far as was seen; unproven
+	// is set when it was started again and has not yet been compared with its
+	// replicas.
+	started  time.Duration
+	unproven bool
 }
 
 // offer is what the view will say about the primary.
@@ -56,9 +61,18 @@ func decideOffer(s scene, m memory) (offer, memory) {
 		return follow(s, m)
 	}
 	c := topology.ChoosePrimary(s.servers, s.graph, m.chosen)
+	m.restarted(s, c.Name)
 	m.chosen, m.vanished = c.Name, 0
 	o := offer{reason: c.Reason}
 	allowed := c.Usable
+	if i := indexOf(s.servers, c.Name); c.Usable && m.unproven {
+		if ahead := topology.Ahead(s.servers, i, false); ahead != "" {
+			c.Usable, c.Reason = false, fmt.Sprintf("%s was started again and %s: it is not offered", c.Name, ahead)
+			allowed, o.reason, o.again = false, c.Reason, s.timing.Interval/4
+		} else {
+			m.unproven = false
+		}
+	}
 	if c.Usable && s.d.Role == election.Settling && c.Name != m.offered && !c.Sole {
 		allowed = false
 		o.reason = fmt.Sprintf("%s; it is not offered before this monitor has settled", c.Reason)
@@ -87,7 +101,8 @@ func decideOffer(s scene, m memory) (offer, memory) {
 		case r.ServerLock.State != locks.Self:
 			o.reason += "; its server lock is not ours yet, so that it cannot be published"
 		}
-		if r.PrimaryLock.State != locks.Self && c.Name != m.offered && !r.PrimaryLock.Forged() && !r.Published() && o.publish == "" {
+		forged := s.d.Role == election.Primary && (r.PrimaryLock.Forged() || r.ServerLock.Forged())
+		if r.PrimaryLock.State != locks.Self && c.Name != m.offered && !forged && !r.Published() && o.publish == "" {
 			o.reason += "; not offered before it is published"
 			m.offered = ""
 			return o, m
@@ -95,6 +110,27 @@ func decideOffer(s scene, m memory) (offer, memory) {
 	}
 	o.name, m.offered = c.Name, c.Name
 	return o, m
+}
+
+// restartSlack is the resolution of a server's uptime, doubled.
+const restartSlack = 2 * time.Second
+
+// restarted notes whether the server that was the primary before was started
+// again since. A crash can lose what its replicas have received: it gets the
+// primary lock back only if none of them is ahead of it.
+func (m *memory) restarted(s scene, choice string) {
+	i := indexOf(s.servers, choice)
+	if i < 0 || !s.servers[i].Up() {
+		return
+	}
+	at := s.servers[i].StartedAt
+	if choice == m.chosen && m.started != 0 && at > m.started+restartSlack {
+		m.unproven = true
+	}
+	if choice != m.chosen {
+		m.unproven = false
+	}
+	m.started = at
 }
 
 // follow accepts the published primary of another monitor: server lock and
@@ -126,6 +162,8 @@ func follow(s scene, m memory) (offer, memory) {
 		o.name = s.servers[i].Name
 		o.deadline = s.servers[i].SentAt + s.timing.Lease
 		o.reason = fmt.Sprintf("published by the primary monitor (%s)", s.rows[i].PrimaryLock.Holder)
+		m.restarted(s, o.name)
+		m.unproven = false // the primary monitor has decided
 		m.chosen, m.offered, m.vanished = o.name, o.name, 0
 		return o, m
 	case len(found) > 1:
@@ -134,8 +172,15 @@ func follow(s scene, m memory) (offer, memory) {
 		why = append(why, "no primary is published: "+unpublished(s))
 	}
 	o.reason = strings.Join(why, "; ")
-	if m.offered != "" {
+	if m.offered != "" && m.vanished == 0 {
 		m.vanished = s.now
+	}
+	if i := indexOf(s.servers, m.offered); len(found) == 0 && i >= 0 && s.now < m.vanished+handover &&
+		s.servers[i].Writable() && s.rows[i].Answered && s.rows[i].PrimaryLock.State == locks.Free {
+		o.name, o.deadline = m.offered, min(m.vanished+handover, s.servers[i].SentAt+s.timing.Lease)
+		o.reason = "its primary lock has just been released, and it is writable: whoever takes over publishes it"
+		o.again = contestPause
+		return o, m
 	}
 	m.offered = ""
 	if m.vanished != 0 && s.now-m.vanished < 2*s.timing.Interval {
@@ -144,6 +189,11 @@ func follow(s scene, m memory) (offer, memory) {
 	}
 	return o, m
 }
+
+// handover is how long a secondary goes on offering a writable server whose
+// primary lock was released, so that a change of primary monitor is not seen as
+// a loss of the primary. It is far below Notice, for which every failover waits.
+const handover = 100 * time.Millisecond
 
 // unpublished says what a secondary knows about why nothing is published.
 func unpublished(s scene) string {

@@ -80,9 +80,10 @@ func (m *Monitor) adopt(fleet Fleet) {
 }
 
 // settings puts the current settings into servers, whatever those were when
-// their connections were made.
+// their connections were made, and marks those that are listed twice.
 func (m *Monitor) settings(servers []topology.Server) {
 	for i := range servers {
 		servers[i].Settings = m.d.servers[i].Settings
 	}
+	topology.MarkDuplicates(servers)
 }

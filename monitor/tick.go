@@ -22,6 +22,7 @@ func (m *Monitor) tick(ctx context.Context, fleet Fleet) (again time.Duration) {
 	m.forgetStale(began)
 	servers, rows := fleet.Observe(ctx)
 	m.settings(servers)
+	rows = ownRows(servers, rows)
 	if ctx.Err() != nil {
 		return 0
 	}
@@ -65,11 +66,7 @@ func (m *Monitor) settleLocks(ctx context.Context, fleet Fleet, servers []topolo
 	for range maxRounds {
 		obs := election.Observation{Now: m.clock.Now(), RefuseUntil: refuse}
 		for i, s := range servers {
-			r := rows[i]
-			if topology.DuplicateOf(servers, i) >= 0 {
-				r = locks.Row{Server: s.Name} // its lock is another server's
-			}
-			obs.Servers = append(obs.Servers, election.Server{Name: s.Name, Votes: s.Votes, Row: r})
+			obs.Servers = append(obs.Servers, election.Server{Name: s.Name, Votes: s.Votes, Row: rows[i]})
 		}
 		before := m.state.Role
 		m.state, d = election.Step(cfg, m.state, obs, m.rng)
@@ -90,7 +87,7 @@ func (m *Monitor) settleLocks(ctx context.Context, fleet Fleet, servers []topolo
 		default:
 			return rows, d
 		}
-		rows = fleet.Rows()
+		rows = ownRows(servers, fleet.Rows())
 		if d.Release && d.Again == 0 {
 			return rows, d
 		}
@@ -146,7 +143,18 @@ func (m *Monitor) carryOut(ctx context.Context, fleet Fleet, s scene, o offer, b
 			o.again = contestPause
 		}
 	}
-	return fleet.Rows(), o
+	return ownRows(s.servers, fleet.Rows()), o
+}
+
+// ownRows blanks the rows of servers that are listed twice: their locks are
+// those of the entry that counts.
+func ownRows(servers []topology.Server, rows []locks.Row) []locks.Row {
+	for i, s := range servers {
+		if s.SameAs != "" {
+			rows[i] = locks.Row{Server: s.Name, SentAt: rows[i].SentAt, DoneAt: rows[i].DoneAt}
+		}
+	}
+	return rows
 }
 
 // contestPause is how soon to look again after the primary lock was not got.

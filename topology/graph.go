@@ -28,7 +28,7 @@ type Graph struct {
 func NewGraph(servers []Server) Graph {
 	g := Graph{n: len(servers), External: map[int][]string{}}
 	for i, s := range servers {
-		if s.EverSeen {
+		if s.EverSeen && s.SameAs == "" {
 			for _, r := range s.Replication {
 				src := findSource(servers, i, r)
 				if src < 0 {
@@ -46,7 +46,7 @@ func findSource(servers []Server, self int, r Replication) int {
 	byID := -1
 	if r.SourceServerID != 0 {
 		for i, s := range servers {
-			if i == self || !s.EverSeen || s.ServerID != r.SourceServerID {
+			if i == self || !s.EverSeen || s.SameAs != "" || s.ServerID != r.SourceServerID {
 				continue
 			}
 			if byID >= 0 {
@@ -61,7 +61,10 @@ func findSource(servers []Server, self int, r Replication) int {
 	}
 	for i, s := range servers {
 		if i != self && s.hasAddress(r.Host, r.Port) {
-			return i
+			if s.SameAs == "" {
+				return i
+			}
+			return slices.IndexFunc(servers, func(e Server) bool { return e.Name == s.SameAs })
 		}
 	}
 	return max(byID, -1)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Labels of servers, in the order in which they are shown.
+// Labels of servers.
 const (
 	LabelPrimary     = "Primary"
 	LabelReplica     = "Replica"
@@ -53,7 +53,7 @@ func Labels(servers []Server, g Graph, i, primary int, lag Lag, limit time.Durat
 	switch {
 	case s.Up() || s.Evidence == TooManyConnections:
 		out = append(out, LabelRunning)
-	case s.Evidence != NotAsked:
+	case s.Evidence != NotAsked && s.Evidence != AccessDenied:
 		out = append(out, LabelDown)
 	}
 	return out
@@ -69,8 +69,8 @@ func replicates(s Server) bool {
 func ClusterFaults(servers []Server, g Graph, primary int) map[int][]Fault {
 	out := map[int][]Fault{}
 	for i, s := range servers {
-		if d := DuplicateOf(servers, i); d >= 0 {
-			out[i] = append(out[i], Fault{"same_server", fmt.Sprintf("%s and %s are the same server (%s)", servers[d].Name, s.Name, s.Instance),
+		if s.SameAs != "" {
+			out[i] = append(out[i], Fault{"same_server", fmt.Sprintf("%s and %s are the same server (%s)", s.SameAs, s.Name, s.Instance),
 				"remove one of them from the configuration"})
 			continue
 		}
@@ -91,13 +91,18 @@ func ClusterFaults(servers []Server, g Graph, primary int) map[int][]Fault {
 	return out
 }
 
-// DuplicateOf returns the index of an earlier server that is the same process
-// as server i, or -1.
-func DuplicateOf(servers []Server, i int) int {
-	for j := range i {
-		if servers[i].Up() && servers[j].Up() && servers[i].Instance != "" && servers[i].Instance == servers[j].Instance && servers[i].ServerID == servers[j].ServerID {
-			return j
+// MarkDuplicates sets SameAs on every server that is the same process as an
+// earlier one, as far as the two have ever said. Such an entry has no vote, no
+// locks and no part in the topology: it would count one server twice.
+func MarkDuplicates(servers []Server) {
+	for i := range servers {
+		servers[i].SameAs = ""
+		for _, e := range servers[:i] {
+			s := servers[i]
+			if s.EverSeen && e.EverSeen && s.Instance != "" && s.Instance == e.Instance && s.ServerID == e.ServerID {
+				servers[i].SameAs = e.Name
+				break
+			}
 		}
 	}
-	return -1
 }

@@ -32,7 +32,7 @@ func TestLabels(t *testing.T) {
 		{"Replica", "Relay", "Read-only", "Running"},
 		{"Replica", "Read-only", "Running"},
 		{"Down"},
-		{"Auth Error", "Down"},
+		{"Auth Error"},
 		{"Running"},
 		{"Replica", "Read-only", "Maintenance", "Running"},
 		{"Replica", "Read-only", "Drained", "Running"},
@@ -88,6 +88,7 @@ func TestClusterFaults(t *testing.T) {
 		{"outside", []Server{server(1, from(9)), replica(2, 1)}, 0, map[int][]string{0: {"external_source"}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			MarkDuplicates(c.servers)
 			got := ClusterFaults(c.servers, NewGraph(c.servers), c.primary)
 			require.Len(t, got, len(c.want))
 			for i, want := range c.want {
@@ -101,11 +102,12 @@ func TestClusterFaults(t *testing.T) {
 	}
 }
 
-func TestDuplicateOf(t *testing.T) {
+func TestMarkDuplicates(t *testing.T) {
 	one := func(s *Server) { s.ServerID, s.Instance = 1, "host1:3306 /data/" }
 	servers := []Server{server(1), server(2), server(3, one), server(4, one), server(5, one, down), server(6, func(s *Server) { s.Instance = "" }), server(7, func(s *Server) { s.ServerID, s.Instance = 6, "" })}
-	want := []int{-1, -1, 0, 0, -1, -1, -1}
+	want := []string{"", "", "s1", "s1", "s1", "", ""} // what a server that is down said before still counts
+	MarkDuplicates(servers)
 	for i := range servers {
-		require.Equal(t, want[i], DuplicateOf(servers, i), servers[i].Name)
+		require.Equal(t, want[i], servers[i].SameAs, servers[i].Name)
 	}
 }

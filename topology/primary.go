@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/lockstep-ha/lockstep/topology/gtid"
 )
 
 // Choice is which server is the primary, and why, or why there is none.
@@ -44,19 +46,32 @@ func ChoosePrimary(servers []Server, g Graph, before string) Choice {
 // disqualified says why server i cannot be chosen as the primary, "" if it can.
 func disqualified(servers []Server, g Graph, i int) string {
 	s := servers[i]
-	switch {
-	case !s.Up():
-		return s.Why()
-	case s.ReadOnly == Unknown:
-		return "read_only is not known"
-	case s.ReadOnly == Yes:
-		return "read-only"
+	switch why := unusable(servers, g, i); {
+	case why != "":
+		return why
 	case s.Maintenance:
 		return "in maintenance"
 	case s.Promotion == MustNot:
 		return "promotion = must_not"
 	case !s.ReplicationKnown:
 		return "its replication state cannot be read"
+	}
+	return ""
+}
+
+// unusable says why server i, were it the primary, could not take writes. What a
+// person set about future choices is no such reason.
+func unusable(servers []Server, g Graph, i int) string {
+	s := servers[i]
+	switch {
+	case s.SameAs != "":
+		return "the same server as " + s.SameAs
+	case !s.Up():
+		return s.Why()
+	case s.ReadOnly == Unknown:
+		return "read_only is not known"
+	case s.ReadOnly == Yes:
+		return "read-only"
 	}
 	if src := g.Sources(i); len(src) > 0 && !g.InCycle(i) {
 		return "replicates from " + servers[src[0]].Name
@@ -66,27 +81,33 @@ func disqualified(servers []Server, g Graph, i int) string {
 
 func keep(servers []Server, g Graph, cur int, cands []int) Choice {
 	s := servers[cur]
-	why := disqualified(servers, g, cur)
-	if why == "" || (s.Up() && s.ReadOnly == No && s.Promotion == MustNot) {
+	why := unusable(servers, g, cur)
+	if why == "" {
 		return Choice{Name: s.Name, Usable: true, Sole: sole(servers, g, cur), Reason: fmt.Sprintf("%s is writable and was the primary before", s.Name)}
 	}
-	if s.Up() && s.ReadOnly == No && s.Maintenance {
-		return Choice{Name: s.Name, Usable: true, Reason: s.Name + " is writable and in maintenance"}
+	stays := Choice{Name: s.Name, Reason: fmt.Sprintf("the primary %s cannot take writes: %s", s.Name, why)}
+	if !s.Up() || s.ReadOnly == Unknown {
+		return stays
 	}
-	if s.Up() && s.ReadOnlyKnown() {
-		own := len(g.Below(cur, true))
-		for _, c := range cands {
-			if len(g.Below(c, true)) > own || slices.Contains(g.Sources(cur), c) {
-				return Choice{Name: servers[c].Name, Usable: true, Sole: sole(servers, g, c),
-					Reason: fmt.Sprintf("%s (%s) was the primary; %s is writable and replicated from", s.Name, why, servers[c].Name)}
-			}
-		}
+	own := len(g.Below(cur, true))
+	cands = slices.DeleteFunc(cands, func(c int) bool {
+		return c == cur || (len(g.Below(c, true)) <= own && !slices.Contains(g.Sources(cur), c))
+	})
+	switch len(cands) {
+	case 0:
+		return stays
+	case 1:
+		c := cands[0]
+		return Choice{Name: servers[c].Name, Usable: true, Sole: sole(servers, g, c),
+			Reason: fmt.Sprintf("%s (%s) was the primary; %s is writable and replicated from", s.Name, why, servers[c].Name)}
 	}
-	return Choice{Name: s.Name, Reason: fmt.Sprintf("the primary %s cannot take writes: %s", s.Name, why)}
+	names := make([]string, len(cands))
+	for i, c := range cands {
+		names[i] = servers[c].Name
+	}
+	stays.Reason += "; " + strings.Join(names, " and ") + " are writable and replicated from: set all but one read-only"
+	return stays
 }
-
-// ReadOnlyKnown reports whether the server said whether it is read-only.
-func (s Server) ReadOnlyKnown() bool { return s.ReadOnly != Unknown }
 
 func fresh(servers []Server, g Graph, cands []int) Choice {
 	if len(cands) == 0 {
@@ -123,25 +144,56 @@ func behindOthers(servers []Server, g Graph, best int) string {
 	if len(g.Below(best, true)) > 0 {
 		return ""
 	}
-	b := servers[best]
-	for i, s := range servers {
-		if i == best || !s.Up() {
+	if ahead := Ahead(servers, best, true); ahead != "" {
+		return fmt.Sprintf("%s is writable, but nothing replicates from it and %s: not taken for the primary", servers[best].Name, ahead)
+	}
+	return ""
+}
+
+// Ahead names a server that answers and has applied, logged or received a
+// transaction that server i lacks, "" for none. Without local, what a server has
+// written itself is left out: such a transaction is errant, not lost. The servers
+// are not sampled at one instant: a busy primary can seem to be behind for one
+// sample.
+func Ahead(servers []Server, i int, local bool) string {
+	s := servers[i]
+	for j, other := range servers {
+		if j == i || !other.Up() {
 			continue
 		}
-		for d := range s.CurrentPos.All() {
-			if own, ok := b.CurrentPos.Get(d.Domain); !ok || own.Seq < d.Seq {
-				return fmt.Sprintf("%s is writable, but nothing replicates from it and %s has transactions that it lacks (%s, it has %q): not taken for the primary",
-					b.Name, s.Name, d, b.CurrentPos)
+		positions := []gtid.Position{other.CurrentPos, other.BinlogPos}
+		for _, r := range other.Replication {
+			positions = append(positions, r.Received)
+		}
+		for _, p := range positions {
+			for id := range p.All() {
+				if (local || uint64(id.Server) != other.ServerID) && !s.has(id) {
+					return fmt.Sprintf("%s has transactions that it lacks (%s; it has %q)", other.Name, id, s.CurrentPos)
+				}
 			}
 		}
 	}
 	return ""
 }
 
+// has reports whether a server has a transaction, as far as its binary log state
+// and its position tell. An equal number by another server is another transaction.
+func (s Server) has(id gtid.GTID) bool {
+	if s.BinlogState.Contains(id) {
+		return true
+	}
+	cur, ok := s.CurrentPos.Get(id.Domain)
+	if !ok || cur.Seq < id.Seq {
+		return false
+	}
+	_, logged := s.BinlogState.Last(id.Domain)
+	return cur.Server == id.Server || !logged
+}
+
 func sole(servers []Server, g Graph, i int) bool {
 	below := g.Below(i, true)
 	for j, s := range servers {
-		if j != i && (!s.Up() || s.ReadOnly != Yes || !slices.Contains(below, j)) {
+		if j != i && s.SameAs == "" && (!s.Up() || s.ReadOnly != Yes || !slices.Contains(below, j)) {
 			return false
 		}
 	}

@@ -81,7 +81,7 @@ func TestChoiceSticks(t *testing.T) {
 		{"not to one in maintenance", []Server{server(1, readOnly), server(2, maintenance), replica(3, 2)}, "s1", false, false, ""},
 		{"not to a must_not", []Server{server(1, readOnly), server(2, mustNot), replica(3, 2)}, "s1", false, false, ""},
 		{"must_not keeps who is it", []Server{server(1, mustNot), replica(2, 1)}, "s1", true, true, ""},
-		{"maintenance keeps who is it", []Server{server(1, maintenance), replica(2, 1)}, "s1", true, false, "in maintenance"},
+		{"maintenance keeps who is it", []Server{server(1, maintenance), replica(2, 1)}, "s1", true, true, ""},
 		{"in a cycle", []Server{server(1, from(2)), server(2, from(1)), replica(3, 1)}, "s1", true, false, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -110,4 +110,34 @@ func TestSoleNeedsEveryServer(t *testing.T) {
 		requireChoice(t, choose("s1", servers...), "s1", true, false)
 		require.False(t, choose("s1", servers...).Sole, name)
 	}
+}
+
+func TestWhatPersonsSetHidesNoSource(t *testing.T) {
+	for name, set := range map[string]func(*Server){"maintenance": maintenance, "must_not": mustNot} {
+		t.Run(name, func(t *testing.T) {
+			c := choose("s1", server(1, from(2), set), server(2), replica(3, 2))
+			require.Equal(t, "s2", c.Name, c.Reason)
+			require.True(t, c.Usable)
+		})
+	}
+}
+
+func TestSeveralSuccessorsAreNone(t *testing.T) {
+	c := choose("s1", server(1, readOnly), server(2), replica(3, 2), server(4), replica(5, 4), replica(6, 4))
+	require.Equal(t, "s1", c.Name, c.Reason)
+	require.False(t, c.Usable)
+	require.Contains(t, c.Reason, "s2 and s4")
+}
+
+func TestUnreadableReplicationKeepsThePrimary(t *testing.T) {
+	c := choose("s1", server(1, func(s *Server) { s.ReplicationKnown = false }), replica(2, 1))
+	require.True(t, c.Usable, c.Reason)
+}
+
+func TestAheadLeavesLocalWritesOut(t *testing.T) {
+	servers := []Server{server(1, at("0-1-10")), replica(2, 1, at("0-2-11"))}
+	require.NotEmpty(t, Ahead(servers, 0, true))
+	require.Empty(t, Ahead(servers, 0, false))
+	servers[1] = replica(2, 1, at("0-1-11"))
+	require.Contains(t, Ahead(servers, 0, false), "s2 has transactions that it lacks (0-1-11")
 }

@@ -212,9 +212,14 @@ type Server struct {
 	Flavor   Flavor
 	Version  Version
 	ServerID uint64
+	// StartedAt is the instant at which the server was started, known to a second.
+	StartedAt time.Duration
 	// Instance identifies the process: host name, port and data directory as the
 	// server reports them.
 	Instance string
+	// SameAs is the name of an earlier server that is the same process, "" for
+	// none: see MarkDuplicates.
+	SameAs string
 	// PeerIP is the address that the connection really went to.
 	PeerIP       string
 	ReadOnly     Tri

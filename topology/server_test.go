@@ -60,7 +60,6 @@ func TestWritable(t *testing.T) {
 	for _, e := range []Evidence{Answered, Refused} {
 		for _, ro := range []Tri{Unknown, No, Yes} {
 			require.Equal(t, e == Answered && ro == No, Server{Evidence: e, ReadOnly: ro}.Writable())
-			require.Equal(t, ro != Unknown, Server{ReadOnly: ro}.ReadOnlyKnown())
 		}
 	}
 	require.Equal(t, "unknown no yes yes no", Unknown.String()+" "+No.String()+" "+Yes.String()+" "+TriOf(true).String()+" "+TriOf(false).String())

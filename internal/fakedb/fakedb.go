@@ -14,6 +14,7 @@
 package fakedb
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -80,9 +81,9 @@ type Server struct {
 	grants      []string
 	sessions    map[uint32]*session
 	lastID      uint32
-	locks       map[string]*lock
-	freed       chan struct{} // closed and replaced when a lock is freed
-	thawed      chan struct{} // nil while not frozen, closed by Thaw
+	locks       map[string]*lock // by name; MariaDB does not fold case
+	freed       chan struct{}    // closed and replaced when a lock is freed
+	thawed      chan struct{}    // nil while not frozen, closed by Thaw
 	wg          sync.WaitGroup
 }
 
@@ -144,7 +145,8 @@ func (s *Server) Start() error {
 	if s.listener != nil {
 		return errors.New("the fake server runs already")
 	}
-	l, err := net.Listen("tcp", s.addr)
+	var lc net.ListenConfig
+	l, err := lc.Listen(context.Background(), "tcp", s.addr)
 	if err != nil {
 		return fmt.Errorf("start fake server: %w", err)
 	}
@@ -309,7 +311,7 @@ func (s *Server) Sessions() int {
 func (s *Server) Owner(name string) uint32 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l := s.locks[fold(name)]; l != nil {
+	if l := s.locks[name]; l != nil {
 		return l.owner.id
 	}
 	return 0
@@ -348,7 +350,6 @@ func (s *Server) wakeWaiters() {
 
 // take is GET_LOCK. ok is false when the session ended meanwhile.
 func (s *Server) take(ss *session, name string, wait time.Duration) (got, ok bool) {
-	name = fold(name)
 	var timer <-chan time.Time
 	for {
 		s.mu.Lock()
@@ -388,7 +389,7 @@ func (s *Server) take(ss *session, name string, wait time.Duration) (got, ok boo
 func (s *Server) release(ss *session, name string) value {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.locks[fold(name)]
+	l := s.locks[name]
 	switch {
 	case l == nil:
 		return null(kindInt)
@@ -396,7 +397,7 @@ func (s *Server) release(ss *session, name string) value {
 		return integer(0)
 	}
 	if l.count--; l.count == 0 {
-		delete(s.locks, fold(name))
+		delete(s.locks, name)
 		s.wakeWaiters()
 	}
 	return integer(1)

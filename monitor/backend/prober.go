@@ -21,15 +21,19 @@ var errBusy = errors.New("the connection is busy with a query that has not been 
 // prober owns the connection to one server. Only its goroutine touches sess and
 // holders.
 type prober struct {
-	f       *Fleet
-	srv     Server
-	query   string
-	rounds  chan *round
-	jobs    chan job
-	hungup  chan *session
-	sess    *session
-	holders map[uint64]locks.Holder
-	missing map[uint64]bool
+	f      *Fleet
+	srv    Server
+	query  string
+	rounds chan *round
+	jobs   chan job
+	hungup chan *session
+	// deprived is true while a privilege is missing, checked when that was last
+	// looked into with another connection.
+	deprived bool
+	checked  time.Duration
+	sess     *session
+	holders  map[uint64]locks.Holder
+	missing  map[uint64]bool
 	// former are the ids of this monitor's own sessions that have ended on its
 	// side; the server may not know yet.
 	former map[uint64]bool
@@ -113,6 +117,7 @@ func (p *prober) run(ctx context.Context) {
 			changed := p.probe(ctx)
 			late := r.abandoned.Load()
 			r.finish()
+			p.regrant(ctx)
 			if late && changed {
 				p.f.cfg.Wake()
 			}
@@ -166,14 +171,7 @@ func (p *prober) probe(parent context.Context) (changed bool) {
 	if p.sess == nil {
 		p.sess, err = openSession(ctx, p.srv, p.f.cfg.Timing.WaitTimeout)
 		if err == nil {
-			p.holders, p.missing = map[uint64]locks.Holder{}, map[uint64]bool{}
-			s := p.sess
-			s.stop = p.f.hang.add(s.net, func() {
-				select {
-				case p.hungup <- s:
-				default:
-				}
-			})
+			p.use(p.sess)
 			// The connection may have taken most of the time: the probe has its own.
 			end()
 			ctx, end = p.begin(parent)
@@ -217,6 +215,45 @@ func (p *prober) probe(parent context.Context) (changed bool) {
 	return server.Evidence != before.Evidence
 }
 
+// use makes a session the one that holds the locks.
+func (p *prober) use(s *session) {
+	p.sess = s
+	p.holders, p.missing = map[uint64]locks.Holder{}, map[uint64]bool{}
+	s.startedAt = p.f.cfg.Now() - s.uptime
+	s.stop = p.f.hang.add(s.net, func() {
+		select {
+		case p.hungup <- s:
+		default:
+		}
+	})
+}
+
+// privilegeCheck is how often a missing privilege is looked for again.
+const privilegeCheck = 5 * time.Second
+
+// regrant looks, now and then while a privilege is missing, whether it was
+// granted: that holds for new connections only. If so the session is exchanged,
+// which costs the lock on this server until the next tick.
+func (p *prober) regrant(parent context.Context) {
+	if p.sess == nil || !p.deprived || p.f.cfg.Now()-p.checked < privilegeCheck {
+		return
+	}
+	p.checked = p.f.cfg.Now()
+	ctx, end := p.begin(parent)
+	defer end()
+	s, err := openSession(ctx, p.srv, p.f.cfg.Timing.WaitTimeout)
+	if err != nil {
+		return
+	}
+	if _, err := s.Query(ctx, p.query); err != nil || !s.seesProcesses {
+		s.goodbye()
+		return
+	}
+	p.abandon()
+	p.use(s)
+	p.f.cfg.Wake()
+}
+
 // explainClose connects once more after the peer closed the connection, so that
 // one tick can tell a server that ended from one that lost a connection.
 func (p *prober) explainClose(parent context.Context, server *topology.Server) {
@@ -237,7 +274,7 @@ func (p *prober) explainClose(parent context.Context, server *topology.Server) {
 // look asks everything in one round trip, and once more for the names of lock
 // holders that were not there before.
 func (p *prober) look(ctx context.Context) (topology.Server, locks.Row, error) {
-	server := topology.Server{Flavor: p.sess.flavor, Version: p.sess.version, PeerIP: p.sess.peerIP}
+	server := topology.Server{Flavor: p.sess.flavor, Version: p.sess.version, PeerIP: p.sess.peerIP, StartedAt: p.sess.startedAt}
 	tables, err := p.sess.Query(ctx, p.query)
 	if len(tables) == 0 {
 		return server, locks.Row{}, fmt.Errorf("probe: %w", errors.Join(err, errNoRows(err)))
@@ -270,6 +307,7 @@ func (p *prober) look(ctx context.Context) (topology.Server, locks.Row, error) {
 	if err := p.identify(ctx, &row); err != nil {
 		return server, row, err
 	}
+	p.deprived = err != nil || !p.sess.seesProcesses
 	server.Faults = append(server.Faults, p.lockFaults(row)...)
 	return server, row, nil
 }

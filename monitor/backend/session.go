@@ -29,6 +29,10 @@ type session struct {
 	peerIP  string
 	flavor  topology.Flavor
 	version topology.Version
+	// uptime is that of the server when the session began.
+	uptime time.Duration
+	// startedAt is the instant that follows from it.
+	startedAt time.Duration
 	// seesProcesses is true where the account may see whose connections there are.
 	seesProcesses bool
 	stop          func()
@@ -80,7 +84,7 @@ func openSession(ctx context.Context, srv Server, w time.Duration) (*session, er
 func (s *session) greet(ctx context.Context, w time.Duration, want topology.Flavor) error {
 	tables, err := s.Query(ctx, locks.SetWaitTimeout(w)+";SET SESSION sql_mode=''"+
 		";SELECT CONNECTION_ID() AS id, VERSION() AS version, @@session.wait_timeout AS wait_timeout"+
-		";SHOW GLOBAL VARIABLES LIKE 'wsrep_on';SHOW GRANTS")
+		";SHOW GLOBAL VARIABLES LIKE 'wsrep_on';SHOW GRANTS;SHOW GLOBAL STATUS LIKE 'Uptime'")
 	if err != nil {
 		return fmt.Errorf("start session: %w", err)
 	}
@@ -111,6 +115,13 @@ func (s *session) greet(ctx context.Context, w time.Duration, want topology.Flav
 	}
 	if err := mariadb.CheckVersion(s.version); err != nil {
 		return fmt.Errorf("%w: %w", errUnsupported, err)
+	}
+	if len(tables) > 3 {
+		up, _, err := tables[3].Row(0).Uint("Value")
+		if err != nil {
+			return fmt.Errorf("start session: uptime: %w", err)
+		}
+		s.uptime = time.Duration(min(up, 1<<31)) * time.Second
 	}
 	if len(tables) > 2 {
 		s.seesProcesses = mariadb.HasPrivilege(tables[2].Rows, mariadb.Process)

@@ -159,7 +159,7 @@ func TestSet(t *testing.T) {
 	require.Equal(t, expand("u:1-5:7:t:1-3"), s.ForUUID(u).String())
 	require.Equal(t, expand("v:2"), s.ForUUID(v).String())
 	require.True(t, s.ForUUID().IsEmpty())
-	require.Equal(t, 10, s.Count())
+	require.Equal(t, uint64(10), s.Count())
 
 	s.Intervals(TSID{UUID: u})[0].Last = 99
 	require.Equal(t, expand("u:1-5:7:t:1-3,v:2"), s.String())
@@ -235,7 +235,7 @@ func requireSame(t *testing.T, want naive, got Set) {
 		}
 	}
 	require.Len(t, want, count)
-	require.Equal(t, count, got.Count())
+	require.Equal(t, uint64(count), got.Count())
 }
 
 func TestSetLaws(t *testing.T) {

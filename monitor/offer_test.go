@@ -1,0 +1,324 @@
+package monitor
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/lockstep-ha/lockstep/election"
+	"github.com/lockstep-ha/lockstep/locks"
+	"github.com/lockstep-ha/lockstep/topology"
+)
+
+const offerNow = 100 * time.Second
+
+// stage is a cluster for decideOffer: s1 is writable, s2 and s3 replicate from it.
+type stage struct{ scene }
+
+func newStage(t testing.TB, role election.Role) stage {
+	t.Helper()
+	tm, err := locks.Derive(locks.Settings{Interval: 2 * time.Second, Timeout: 3 * time.Second})
+	require.NoError(t, err)
+	st := stage{scene{now: offerNow, timing: tm}}
+	for i := range 3 {
+		s := topology.Server{
+			Settings: topology.Settings{Name: fmt.Sprintf("s%d", i+1), Address: fmt.Sprintf("10.0.0.%d:3306", i+1), Votes: 1, Promotion: topology.Neutral},
+			Evidence: topology.Answered, EverSeen: true, ServerID: uint64(i + 1), Instance: fmt.Sprint("host", i),
+			ReadOnly: topology.No, ReplicationKnown: true,
+			SentAt: offerNow - time.Duration(i+1)*100*time.Millisecond, DoneAt: offerNow,
+		}
+		if i > 0 {
+			s.ReadOnly = topology.Yes
+			s.Replication = []topology.Replication{{Host: "10.0.0.1", Port: 3306, SourceServerID: 1, IO: "Yes", SQL: "Yes"}}
+		}
+		st.servers = append(st.servers, s)
+		st.rows = append(st.rows, locks.Row{Server: s.Name, Session: 5, Answered: true, SentAt: s.SentAt, DoneAt: offerNow,
+			ServerLock: locks.Lock{State: locks.Free}, PrimaryLock: locks.Lock{State: locks.Free}})
+	}
+	st.d = election.Decision{Role: role, Tally: election.Tally{Mode: election.MajorityOfAll, Needed: 2, Total: 3, Running: 3}}
+	if role != election.Secondary {
+		st.d.Tally.Held = 3
+		st.d.Lease = offerNow + 5*time.Second
+		for i := range st.rows {
+			st.rows[i].ServerLock.State = locks.Self
+		}
+	}
+	return st
+}
+
+func (st stage) decide(m memory) (offer, memory) {
+	st.graph = topology.NewGraph(st.servers)
+	return decideOffer(st.scene, m)
+}
+
+func heldBy(conn uint64, trusted bool) locks.Lock {
+	return locks.Lock{State: locks.Other, Holder: locks.Holder{ConnectionID: conn, User: "u", Host: "h", Checked: true, Trusted: trusted}}
+}
+
+// publishedOn lets another monitor hold both locks of server i.
+func (st stage) publishedOn(i int, trusted bool) stage {
+	st.rows[i].ServerLock, st.rows[i].PrimaryLock = heldBy(9, trusted), heldBy(9, trusted)
+	return st
+}
+
+func TestPrimaryPublishesThenOffers(t *testing.T) {
+	st := newStage(t, election.Primary)
+	o, m := st.decide(memory{})
+	require.Equal(t, "s1", o.publish)
+	require.Empty(t, o.unpublish)
+	require.Equal(t, "s1", o.name, "on condition that the lock is got")
+	require.Equal(t, memory{chosen: "s1", offered: "s1"}, m)
+	require.Equal(t, st.d.Lease, o.deadline)
+
+	st.rows[0].PrimaryLock.State = locks.Self
+	o, _ = st.decide(m)
+	require.Equal(t, "s1", o.name)
+	require.Empty(t, o.publish)
+	require.Empty(t, o.unpublish)
+
+	st.d.Lease = offerNow + time.Hour
+	o, _ = st.decide(m)
+	require.Equal(t, st.servers[0].SentAt+st.timing.Lease, o.deadline, "no longer than what was seen of the server itself")
+}
+
+func TestPrimaryDoesNotOfferWhatItCannotPublish(t *testing.T) {
+	st := newStage(t, election.Primary)
+	st.rows[0].ServerLock.State = locks.Free
+	o, m := st.decide(memory{})
+	require.Empty(t, o.name)
+	require.Empty(t, o.publish, "the server lock comes first")
+	require.Contains(t, o.reason, "server lock is not ours")
+	require.Equal(t, "s1", m.chosen)
+	require.Empty(t, m.offered)
+	// What it offered already it goes on offering.
+	o, _ = st.decide(memory{chosen: "s1", offered: "s1"})
+	require.Equal(t, "s1", o.name)
+	// A stale lock of the one before blocks a first offer, too.
+	st = newStage(t, election.Primary)
+	st.rows[0].PrimaryLock = heldBy(9, true)
+	o, _ = st.decide(memory{})
+	require.Empty(t, o.name)
+	require.Contains(t, o.reason, "u@h, connection 9")
+	// A lock of an account that is not trusted does not.
+	st.rows[0].PrimaryLock = heldBy(9, false)
+	o, _ = st.decide(memory{})
+	require.Equal(t, "s1", o.name)
+	require.Empty(t, o.publish)
+}
+
+func TestPrimaryReleasesBeforeItMoves(t *testing.T) {
+	st := newStage(t, election.Primary)
+	st.rows[0].PrimaryLock.State = locks.Self
+	// A person moved the primary to s2.
+	st.servers[0].ReadOnly, st.servers[1].ReadOnly = topology.Yes, topology.No
+	st.servers[0].Replication = []topology.Replication{{Host: "10.0.0.2", Port: 3306, SourceServerID: 2, IO: "Yes", SQL: "Yes"}}
+	st.servers[1].Replication = nil
+	o, m := st.decide(memory{chosen: "s1", offered: "s1"})
+	require.Equal(t, []string{"s1"}, o.unpublish)
+	require.Equal(t, "s2", o.publish)
+	require.Equal(t, "s2", o.name)
+	require.Equal(t, "s2", m.chosen)
+}
+
+func TestPrimaryWithoutUsableServer(t *testing.T) {
+	for name, spoil := range map[string]func(*topology.Server){
+		"down":      func(s *topology.Server) { s.Evidence = topology.TimedOut },
+		"read-only": func(s *topology.Server) { s.ReadOnly = topology.Yes },
+	} {
+		st := newStage(t, election.Primary)
+		st.rows[0].PrimaryLock.State = locks.Self
+		spoil(&st.servers[0])
+		o, m := st.decide(memory{chosen: "s1", offered: "s1"})
+		require.Empty(t, o.name, name)
+		require.Empty(t, o.publish)
+		require.Equal(t, []string{"s1"}, o.unpublish)
+		require.Equal(t, "s1", m.chosen, "it stays the primary of the cluster")
+		require.Empty(t, m.offered)
+		require.NotEmpty(t, o.reason)
+	}
+}
+
+func TestAlone(t *testing.T) {
+	st := newStage(t, election.Primary)
+	st.d = election.Decision{Role: election.Primary, Tally: election.Tally{Mode: election.None}}
+	for i := range st.rows {
+		st.rows[i].ServerLock.State = locks.Free
+	}
+	o, m := st.decide(memory{})
+	require.Equal(t, "s1", o.name)
+	require.Empty(t, o.publish)
+	require.Equal(t, st.servers[0].SentAt+st.timing.Lease, o.deadline)
+	require.Equal(t, "s1", m.offered)
+}
+
+func TestSettlingOffersOnlyWhatIsSafe(t *testing.T) {
+	notSole := map[string]func(*stage){
+		"another is down":         func(st *stage) { st.servers[2].Evidence = topology.TimedOut },
+		"another is writable":     func(st *stage) { st.servers[2].ReadOnly = topology.No },
+		"another does not follow": func(st *stage) { st.servers[2].Replication = nil },
+		"another has lost it":     func(st *stage) { st.servers[2].Replication[0].IO = "Connecting" },
+	}
+	// The only writable server of a whole cluster is offered.
+	o, m := newStage(t, election.Settling).decide(memory{})
+	require.Equal(t, "s1", o.name)
+	require.Equal(t, "s1", o.publish)
+	require.Equal(t, "s1", m.offered)
+	for name, spoil := range notSole {
+		for _, before := range []memory{{}, {chosen: "s1"}, {chosen: "s1", offered: "s2"}} {
+			st := newStage(t, election.Settling)
+			spoil(&st)
+			st.rows[0].PrimaryLock.State = locks.Self
+			o, m := st.decide(before)
+			require.Empty(t, o.name, "%s, %+v", name, before)
+			require.Empty(t, o.publish)
+			require.Equal(t, []string{"s1"}, o.unpublish)
+			require.Contains(t, o.reason, "settled")
+			require.Empty(t, m.offered)
+			require.Equal(t, "s1", m.chosen)
+		}
+		// What its own view offered already goes on.
+		st := newStage(t, election.Settling)
+		spoil(&st)
+		o, m := st.decide(memory{chosen: "s1", offered: "s1"})
+		require.Equal(t, "s1", o.name, name)
+		require.Equal(t, "s1", o.publish)
+		require.Equal(t, "s1", m.offered)
+		// Once settled it is offered.
+		st.d.Role = election.Primary
+		o, _ = st.decide(memory{})
+		require.Equal(t, "s1", o.name, name)
+	}
+}
+
+func TestSecondaryFollows(t *testing.T) {
+	st := newStage(t, election.Secondary).publishedOn(0, true)
+	o, m := st.decide(memory{vanished: 90 * time.Second})
+	require.Equal(t, "s1", o.name)
+	require.Equal(t, st.servers[0].SentAt+st.timing.Lease, o.deadline)
+	require.Empty(t, o.publish)
+	require.Zero(t, o.again)
+	require.Equal(t, memory{chosen: "s1", offered: "s1"}, m)
+	require.Contains(t, o.reason, "connection 9")
+	// It follows what is published, whatever it would choose itself.
+	st = newStage(t, election.Secondary).publishedOn(1, true)
+	st.servers[1].ReadOnly = topology.No
+	o, m = st.decide(memory{chosen: "s1", offered: "s1"})
+	require.Equal(t, "s2", o.name)
+	require.Equal(t, "s2", m.chosen)
+}
+
+func TestSecondaryRefuses(t *testing.T) {
+	for _, c := range []struct {
+		name, reason string
+		stage        func(stage) stage
+	}{
+		{"nothing published", "no primary is published", func(st stage) stage { return st }},
+		{"votes without a publication", "other monitors hold 1 server locks", func(st stage) stage { st.rows[2].ServerLock = heldBy(9, true); return st }},
+		{"read-only", "s1 carries the primary lock but is read-only", func(st stage) stage {
+			st.servers[0].ReadOnly = topology.Yes
+			return st.publishedOn(0, true)
+		}},
+		{"read_only not known", "s1 carries", func(st stage) stage {
+			st.servers[0].ReadOnly = topology.Unknown
+			return st.publishedOn(0, true)
+		}},
+		{"down", "s1 carries", func(st stage) stage {
+			st.servers[0].Evidence = topology.TimedOut
+			return st.publishedOn(0, true)
+		}},
+		{"locks unknown", "no primary is published", func(st stage) stage {
+			st.rows[0] = locks.Row{Server: "s1"}
+			return st
+		}},
+		{"two holders", "the server lock by u@h, connection 8", func(st stage) stage {
+			st = st.publishedOn(0, true)
+			st.rows[0].ServerLock = heldBy(8, true)
+			return st
+		}},
+		{"primary lock alone", "the server lock by nobody", func(st stage) stage {
+			st.rows[0].PrimaryLock = heldBy(9, true)
+			return st
+		}},
+		{"forged", "is not trusted", func(st stage) stage { return st.publishedOn(0, false) }},
+		{"primary lock forged beside a vote", "is not trusted", func(st stage) stage {
+			st.rows[0].ServerLock, st.rows[0].PrimaryLock = heldBy(8, true), heldBy(9, false)
+			return st
+		}},
+		{"two published", "2 servers carry a primary lock", func(st stage) stage {
+			st.servers[1].ReadOnly = topology.No
+			return st.publishedOn(0, true).publishedOn(1, true)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, before := range []memory{{}, {chosen: "s1", offered: "s1", vanished: offerNow - time.Second}} {
+				o, m := c.stage(newStage(t, election.Secondary)).decide(before)
+				require.Empty(t, o.name)
+				require.Empty(t, o.publish)
+				require.Zero(t, o.deadline)
+				require.Contains(t, o.reason, c.reason)
+				require.Empty(t, m.offered)
+				require.Equal(t, before.chosen, m.chosen)
+			}
+		})
+	}
+}
+
+func TestForgedBesideThePublished(t *testing.T) {
+	st := newStage(t, election.Secondary).publishedOn(0, true).publishedOn(1, false)
+	st.servers[1].ReadOnly = topology.No
+	o, _ := st.decide(memory{})
+	require.Equal(t, "s1", o.name, "a lock that is not trusted does not hide the real one")
+}
+
+func TestSecondaryReleasesALeftover(t *testing.T) {
+	st := newStage(t, election.Secondary).publishedOn(0, true)
+	st.rows[1].PrimaryLock.State = locks.Self
+	o, _ := st.decide(memory{})
+	require.Equal(t, []string{"s2"}, o.unpublish)
+	require.Equal(t, "s1", o.name)
+}
+
+func TestVanishedPublicationIsLookedForOften(t *testing.T) {
+	st := newStage(t, election.Secondary)
+	o, _ := st.decide(memory{chosen: "s1"})
+	require.Zero(t, o.again, "nothing has vanished")
+
+	// At first the server is still offered: its lock was released, and it is writable.
+	o, m := st.decide(memory{chosen: "s1", offered: "s1"})
+	require.Equal(t, 20*time.Millisecond, o.again)
+	require.Equal(t, "s1", o.name)
+	require.Equal(t, offerNow+handover, o.deadline)
+	require.Equal(t, memory{chosen: "s1", offered: "s1", vanished: offerNow}, m)
+	for name, spoil := range map[string]func(*stage){
+		"read-only":    func(st *stage) { st.servers[0].ReadOnly = topology.Yes },
+		"down":         func(st *stage) { st.servers[0].Evidence = topology.Refused },
+		"not known":    func(st *stage) { st.rows[0] = locks.Row{Server: "s1"} },
+		"held":         func(st *stage) { st.rows[0].PrimaryLock = heldBy(9, true) },
+		"for too long": func(st *stage) { st.now += handover },
+	} {
+		spoilt := newStage(t, election.Secondary)
+		spoil(&spoilt)
+		o, next := spoilt.decide(m)
+		require.Empty(t, o.name, name)
+		require.Empty(t, next.offered, name)
+	}
+	m.offered = ""
+	for _, c := range []struct{ since, again time.Duration }{
+		{20 * time.Millisecond, 20 * time.Millisecond},
+		{100 * time.Millisecond, 50 * time.Millisecond},
+		{2 * time.Second, time.Second},
+		{4*time.Second - 2, 2*time.Second - 1},
+		{4 * time.Second, 0},
+		{time.Hour, 0},
+	} {
+		st.now = offerNow + c.since
+		o, next := st.decide(m)
+		require.Equal(t, c.again, o.again, "%v after it vanished", c.since)
+		require.Equal(t, m, next)
+	}
+	// Who becomes primary meanwhile forgets it.
+	_, m = newStage(t, election.Primary).decide(m)
+	require.Zero(t, m.vanished)
+}
