@@ -20,7 +20,7 @@ func TestRestartedPrimaryBehindItsReplicas(t *testing.T) {
 	until(t, m, 10*time.Second, "s1 is offered", offers("s1"))
 	time.Sleep(3 * time.Second) // the uptime of a server is known to a second
 
-	c.Primary().Kill()
+	require.NoError(t, c.Primary().Kill())
 	until(t, m, 10*time.Second, "nothing is offered", func(v monitor.View) bool { return v.Primary == nil })
 	// What a crash without sync_binlog does, done by hand: the replicas have more.
 	for _, s := range c.Replicas() {

@@ -17,6 +17,9 @@ type memory struct {
 	// offered is the server that the view of the tick before offered and that has
 	// not expired.
 	offered string
+	// followed is true where offered was published by another monitor, not chosen
+	// by this one.
+	followed bool
 	// vanished is the instant since which nothing is published that was before;
 	// zero otherwise.
 	vanished time.Duration
@@ -62,7 +65,7 @@ func decideOffer(s scene, m memory) (offer, memory) {
 	}
 	c := topology.ChoosePrimary(s.servers, s.graph, m.chosen)
 	m.restarted(s, c.Name)
-	m.chosen, m.vanished = c.Name, 0
+	m.chosen, m.followed, m.vanished = c.Name, false, 0
 	o := offer{reason: c.Reason}
 	allowed := c.Usable
 	if i := indexOf(s.servers, c.Name); c.Usable && m.unproven {
@@ -164,7 +167,7 @@ func follow(s scene, m memory) (offer, memory) {
 		o.reason = fmt.Sprintf("published by the primary monitor (%s)", s.rows[i].PrimaryLock.Holder)
 		m.restarted(s, o.name)
 		m.unproven = false // the primary monitor has decided
-		m.chosen, m.offered, m.vanished = o.name, o.name, 0
+		m.chosen, m.offered, m.followed, m.vanished = o.name, o.name, true, 0
 		return o, m
 	case len(found) > 1:
 		why = append(why, fmt.Sprintf("%d servers carry a primary lock", len(found)))
@@ -175,7 +178,7 @@ func follow(s scene, m memory) (offer, memory) {
 	if m.offered != "" && m.vanished == 0 {
 		m.vanished = s.now
 	}
-	if i := indexOf(s.servers, m.offered); len(found) == 0 && i >= 0 && s.now < m.vanished+handover &&
+	if i := indexOf(s.servers, m.offered); len(found) == 0 && i >= 0 && m.followed && s.now < m.vanished+handover &&
 		s.servers[i].Writable() && s.rows[i].Answered && s.rows[i].PrimaryLock.State == locks.Free {
 		o.name, o.deadline = m.offered, min(m.vanished+handover, s.servers[i].SentAt+s.timing.Lease)
 		o.reason = "its primary lock has just been released, and it is writable: whoever takes over publishes it"

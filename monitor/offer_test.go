@@ -131,6 +131,8 @@ func TestPrimaryWithoutUsableServer(t *testing.T) {
 		st.rows[0].PrimaryLock.State = locks.Self
 		spoil(&st.servers[0])
 		o, m := st.decide(memory{chosen: "s1", offered: "s1"})
+		require.Empty(t, o.name, "who had the majority itself stops at once")
+		o, m = st.decide(memory{chosen: "s1", offered: "s1", followed: true})
 		require.Empty(t, o.name, name)
 		require.Empty(t, o.publish)
 		require.Equal(t, []string{"s1"}, o.unpublish)
@@ -182,6 +184,8 @@ func TestSettlingOffersOnlyWhatIsSafe(t *testing.T) {
 		st := newStage(t, election.Settling)
 		spoil(&st)
 		o, m := st.decide(memory{chosen: "s1", offered: "s1"})
+		require.Empty(t, o.name, "who had the majority itself stops at once")
+		o, m = st.decide(memory{chosen: "s1", offered: "s1", followed: true})
 		require.Equal(t, "s1", o.name, name)
 		require.Equal(t, "s1", o.publish)
 		require.Equal(t, "s1", m.offered)
@@ -199,7 +203,7 @@ func TestSecondaryFollows(t *testing.T) {
 	require.Equal(t, st.servers[0].SentAt+st.timing.Lease, o.deadline)
 	require.Empty(t, o.publish)
 	require.Zero(t, o.again)
-	require.Equal(t, memory{chosen: "s1", offered: "s1"}, m)
+	require.Equal(t, memory{chosen: "s1", offered: "s1", followed: true}, m)
 	require.Contains(t, o.reason, "connection 9")
 	// It follows what is published, whatever it would choose itself.
 	st = newStage(t, election.Secondary).publishedOn(1, true)
@@ -287,10 +291,12 @@ func TestVanishedPublicationIsLookedForOften(t *testing.T) {
 
 	// At first the server is still offered: its lock was released, and it is writable.
 	o, m := st.decide(memory{chosen: "s1", offered: "s1"})
+	require.Empty(t, o.name, "who had the majority itself stops at once")
+	o, m = st.decide(memory{chosen: "s1", offered: "s1", followed: true})
 	require.Equal(t, 20*time.Millisecond, o.again)
 	require.Equal(t, "s1", o.name)
 	require.Equal(t, offerNow+handover, o.deadline)
-	require.Equal(t, memory{chosen: "s1", offered: "s1", vanished: offerNow}, m)
+	require.Equal(t, memory{chosen: "s1", offered: "s1", followed: true, vanished: offerNow}, m)
 	for name, spoil := range map[string]func(*stage){
 		"read-only":    func(st *stage) { st.servers[0].ReadOnly = topology.Yes },
 		"down":         func(st *stage) { st.servers[0].Evidence = topology.Refused },

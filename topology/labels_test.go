@@ -78,7 +78,7 @@ func TestClusterFaults(t *testing.T) {
 	}{
 		{"none", []Server{server(1), replica(2, 1)}, 0, map[int][]string{}},
 		{"same server", []Server{server(1), server(2, twin)}, 0, map[int][]string{1: {"same_server"}}},
-		{"same server, one of them down", []Server{server(1), server(2, twin, down)}, 0, map[int][]string{}},
+		{"same server, one of them down", []Server{server(1), server(2, twin, down)}, 0, map[int][]string{1: {"same_server"}}},
 		{"same id", []Server{server(1), server(2, readOnly, sameID)}, 0, map[int][]string{1: {"duplicate_server_id"}}},
 		{"same id three times", []Server{server(1), server(2, readOnly, sameID), server(3, readOnly, sameID)}, 0,
 			map[int][]string{1: {"duplicate_server_id"}, 2: {"duplicate_server_id", "duplicate_server_id"}}},

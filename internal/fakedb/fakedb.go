@@ -81,6 +81,7 @@ type Server struct {
 	grants      []string
 	sessions    map[uint32]*session
 	lastID      uint32
+	started     time.Time        // of Start, for Uptime
 	locks       map[string]*lock // by name; MariaDB does not fold case
 	freed       chan struct{}    // closed and replaced when a lock is freed
 	thawed      chan struct{}    // nil while not frozen, closed by Thaw
@@ -158,7 +159,7 @@ func (s *Server) Start() error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("start fake server: address %q: %w", s.addr, err), l.Close())
 	}
-	s.listener = l
+	s.listener, s.started = l, time.Now()
 	s.wg.Go(func() { s.accept(l) })
 	return nil
 }

@@ -13,9 +13,11 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockstep-ha/lockstep/election"
 	"github.com/lockstep-ha/lockstep/internal/fakedb"
 	"github.com/lockstep-ha/lockstep/internal/testdb"
 	"github.com/lockstep-ha/lockstep/locks"
+	"github.com/lockstep-ha/lockstep/monitor"
 	"github.com/lockstep-ha/lockstep/topology/mariadb"
 )
 
@@ -292,7 +294,7 @@ var facts = []struct {
 		a := dial(t, addr)
 		lines, err := a.query("SET SESSION wait_timeout=9;SET SESSION sql_mode=''" +
 			";SELECT CONNECTION_ID() AS id, VERSION() AS version, @@session.wait_timeout AS wait_timeout, @@session.sql_mode AS mode" +
-			";SHOW GLOBAL VARIABLES LIKE 'wsrep_on';SHOW GRANTS")
+			";SHOW GLOBAL VARIABLES LIKE 'wsrep_on';SHOW GRANTS;SHOW GLOBAL STATUS LIKE 'uptim_'")
 		require.NoError(t, err)
 		require.Equal(t, "id version wait_timeout mode", lines[0])
 		require.Regexp(t, "^"+a.id()+` \d+\.\d+\.\d+-MariaDB\S* 9 $`, lines[1])
@@ -300,6 +302,8 @@ var facts = []struct {
 		require.Equal(t, "wsrep_on OFF", lines[3])
 		require.Regexp(t, "^Grants for "+testdb.MonitorUser+"@", lines[4])
 		require.Regexp(t, "^GRANT .*PROCESS.* ON \\*\\.\\* TO `"+testdb.MonitorUser+"`@", lines[5])
+		require.Equal(t, "Variable_name Value", lines[len(lines)-2])
+		require.Regexp(t, `^Uptime \d+$`, lines[len(lines)-1])
 	}},
 	{"the probe", func(t *testing.T, addr string) {
 		a := dial(t, addr)
@@ -470,4 +474,33 @@ func TestFreeze(t *testing.T) {
 	s.Freeze()
 	s.Stop()
 	require.Zero(t, s.Sessions())
+}
+
+// TestMonitor fails when a monitor asks what the fake does not know.
+func TestMonitor(t *testing.T) {
+	t.Parallel()
+	primary := fakedb.New(t, fakedb.Options{ServerID: 1, GTID: "0-1-5"})
+	replica := fakedb.New(t, fakedb.Options{ServerID: 2, GTID: "0-1-5", ReadOnly: true,
+		Replication: []fakedb.Replication{{Host: "127.0.0.1", Port: primary.Port(), ServerID: 1, IOPos: "0-1-5"}}})
+	cfg := monitor.Config{User: testdb.MonitorUser, Interval: 100 * time.Millisecond, Timeout: 100 * time.Millisecond}
+	for i, s := range []*fakedb.Server{primary, replica} {
+		cfg.Servers = append(cfg.Servers, monitor.ServerConfig{Name: fmt.Sprintf("s%d", i+1), Address: s.Addr()})
+	}
+	m, err := monitor.New(cfg)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- m.Run(ctx) }()
+	require.Eventually(t, func() bool {
+		v := m.View()
+		return v.Monitor.Role == election.Primary && v.Monitor.PrimaryLockHeld
+	}, 20*time.Second, 10*time.Millisecond)
+	v := m.View()
+	require.Empty(t, v.Faults)
+	require.Equal(t, "s1", v.Primary.Name)
+	require.Equal(t, []string{"Replica", "Read-only", "Running"}, v.Servers[1].State)
+	require.NotZero(t, primary.Owner(locks.DefaultPrimaryLock))
+	cancel()
+	require.NoError(t, <-done)
+	require.Zero(t, primary.Owner(locks.DefaultServerLock))
 }

@@ -215,7 +215,9 @@ func compile(toks []token) (statement, *sqlError) {
 			}, nil
 		}
 	case p.words("SHOW", "GLOBAL", "VARIABLES", "LIKE"):
-		st, err = p.showVariables()
+		st, err = p.showLike((*Server).variableTexts)
+	case p.words("SHOW", "GLOBAL", "STATUS", "LIKE"):
+		st, err = p.showLike((*Server).statusTexts)
 	case p.words("KILL", "CONNECTION"), p.words("KILL"):
 		st, err = p.killStmt()
 	default:
@@ -446,7 +448,9 @@ func (ss *session) variable(name string, global bool) (value, *sqlError) {
 	return v.value, nil
 }
 
-func (p *parser) showVariables() (statement, *sqlError) {
+// showLike is SHOW ... LIKE over the names and values that all gives, called with
+// Server.mu held.
+func (p *parser) showLike(all func(*Server) map[string]string) (statement, *sqlError) {
 	pattern := p.next()
 	if pattern.kind != 's' {
 		return nil, p.bad()
@@ -455,19 +459,32 @@ func (p *parser) showVariables() (statement, *sqlError) {
 		t := &table{columns: []column{{name: "Variable_name"}, {name: "Value"}}}
 		ss.srv.mu.Lock()
 		defer ss.srv.mu.Unlock()
-		for name, v := range ss.srv.vars {
-			if !like(name, fold(pattern.text)) {
-				continue
+		for name, text := range all(ss.srv) {
+			if like(fold(name), fold(pattern.text)) {
+				t.rows = append(t.rows, []value{str(name), str(text)})
 			}
-			text := v.value.text()
-			if v.flag && v.value.kind.number() {
-				text = [...]string{"OFF", "ON"}[min(v.value.n, 1)]
-			}
-			t.rows = append(t.rows, []value{str(name), str(text)})
 		}
 		slices.SortFunc(t.rows, func(a, b []value) int { return strings.Compare(a[0].s, b[0].s) })
 		return t, nil
 	}, nil
+}
+
+func (s *Server) variableTexts() map[string]string {
+	out := make(map[string]string, len(s.vars))
+	for name, v := range s.vars {
+		out[name] = v.value.text()
+		if v.flag && v.value.kind.number() {
+			out[name] = [...]string{"OFF", "ON"}[min(v.value.n, 1)]
+		}
+	}
+	return out
+}
+
+func (s *Server) statusTexts() map[string]string {
+	return map[string]string{
+		"Uptime":            strconv.Itoa(int(time.Since(s.started) / time.Second)),
+		"Threads_connected": strconv.Itoa(len(s.sessions)),
+	}
 }
 
 func like(s, pattern string) bool {
