@@ -31,7 +31,12 @@ func (a agenda) Less(i, j int) bool {
 	return a[i].at < a[j].at || (a[i].at == a[j].at && a[i].seq < a[j].seq)
 }
 func (a agenda) Swap(i, j int) { a[i], a[j] = a[j], a[i] }
-func (a *agenda) Push(x any)   { *a = append(*a, x.(event)) }
+func (a *agenda) Push(x any) {
+	if e, ok := x.(event); ok {
+		*a = append(*a, e)
+	}
+}
+
 func (a *agenda) Pop() any {
 	old := *a
 	last := old[len(old)-1]
@@ -383,7 +388,10 @@ func (w *world) play(until time.Duration) {
 		if w.todo[0].at > until {
 			return
 		}
-		e := heap.Pop(&w.todo).(event)
+		e, ok := heap.Pop(&w.todo).(event)
+		if !ok {
+			return
+		}
 		w.now = e.at
 		e.run()
 	}

@@ -19,8 +19,8 @@ const (
 // (MySQL refuses longer ones with error 3057).
 const MaxNameLength = 64
 
-// Names are the lock names of one cluster on the wire. Servers compare them
-// without regard to case.
+// Names are the lock names of one cluster on the wire. MariaDB tells capital from
+// small letters in them, MySQL does not: spell them alike at all monitors.
 type Names struct {
 	// Server is the name of the server lock: one vote.
 	Server string
@@ -64,7 +64,7 @@ func NewNames(server, primary string, a Agreement) (Names, error) {
 	if strings.EqualFold(server, primary) {
 		return Names{}, fmt.Errorf("server lock and primary lock have the same name %q: give them two names", server)
 	}
-	key := short(strings.ToLower(server))
+	key := short(server)
 	return Names{
 		Server:  server,
 		Primary: primary,

@@ -2,7 +2,9 @@ package backend
 
 import (
 	"errors"
+	"os"
 	"sync"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,26 +14,26 @@ import (
 // so that without it a dead server is noticed only at the next probe.
 type hangups struct {
 	mu    sync.Mutex
-	epoll int
-	wake  [2]int
+	epoll *os.File
+	raw   syscall.RawConn
 	next  int32
 	watch map[int32]func()
 	done  chan struct{}
 }
 
 func newHangups() (*hangups, error) {
-	ep, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
-		return nil, err
+		return nil, os.NewSyscallError("epoll_create1", err)
 	}
-	h := &hangups{epoll: ep, watch: map[int32]func(){}, done: make(chan struct{})}
-	if err := unix.Pipe2(h.wake[:], unix.O_CLOEXEC|unix.O_NONBLOCK); err != nil {
-		_ = unix.Close(ep)
-		return nil, err
+	// Non-blocking, so that waiting for it costs a goroutine and no thread.
+	if err := unix.SetNonblock(fd, true); err != nil {
+		_ = unix.Close(fd)
+		return nil, os.NewSyscallError("fcntl", err)
 	}
-	ev := unix.EpollEvent{Events: unix.EPOLLIN, Fd: 0}
-	if err := unix.EpollCtl(ep, unix.EPOLL_CTL_ADD, h.wake[0], &ev); err != nil {
-		h.closeFDs()
+	h := &hangups{epoll: os.NewFile(uintptr(fd), "epoll"), watch: map[int32]func(){}, done: make(chan struct{})}
+	if h.raw, err = h.epoll.SyscallConn(); err != nil {
+		_ = h.epoll.Close()
 		return nil, err
 	}
 	go h.run()
@@ -53,9 +55,16 @@ func (h *hangups) add(c *lockConn, fn func()) (stop func()) {
 	token := h.next
 	h.watch[token] = fn
 	h.mu.Unlock()
-	_ = raw.Control(func(fd uintptr) {
-		ev := unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLONESHOT, Fd: token}
-		err = unix.EpollCtl(h.epoll, unix.EPOLL_CTL_ADD, int(fd), &ev)
+	err = raw.Control(func(fd uintptr) {
+		err := h.raw.Control(func(epoll uintptr) {
+			ev := unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLONESHOT, Fd: token}
+			if unix.EpollCtl(int(epoll), unix.EPOLL_CTL_ADD, int(fd), &ev) != nil {
+				h.forget(token)
+			}
+		})
+		if err != nil {
+			h.forget(token)
+		}
 	})
 	if err != nil {
 		h.forget(token)
@@ -75,17 +84,21 @@ func (h *hangups) run() {
 	defer close(h.done)
 	events := make([]unix.EpollEvent, 32)
 	for {
-		n, err := unix.EpollWait(h.epoll, events, -1)
-		if errors.Is(err, unix.EINTR) {
+		n := 0
+		var failed error
+		err := h.raw.Read(func(fd uintptr) bool {
+			n, failed = unix.EpollWait(int(fd), events, 0)
+			return n != 0 || failed != nil
+		})
+		switch {
+		case err != nil: // closed
+			return
+		case errors.Is(failed, unix.EINTR):
 			continue
-		}
-		if err != nil {
+		case failed != nil:
 			return
 		}
 		for _, ev := range events[:n] {
-			if ev.Fd == 0 {
-				return
-			}
 			if fn := h.forget(ev.Fd); fn != nil {
 				fn()
 			}
@@ -94,13 +107,6 @@ func (h *hangups) run() {
 }
 
 func (h *hangups) close() {
-	_, _ = unix.Write(h.wake[1], []byte{1})
+	_ = h.epoll.Close()
 	<-h.done
-	h.closeFDs()
-}
-
-func (h *hangups) closeFDs() {
-	for _, fd := range []int{h.epoll, h.wake[0], h.wake[1]} {
-		_ = unix.Close(fd)
-	}
 }

@@ -29,6 +29,8 @@ type session struct {
 	peerIP  string
 	flavor  topology.Flavor
 	version topology.Version
+	// raw are the cells that rows are read into.
+	raw []any
 	// uptime is that of the server when the session began.
 	uptime time.Duration
 	// startedAt is the instant that follows from it.
@@ -141,7 +143,7 @@ func (s *session) Query(ctx context.Context, query string) ([]sqlrows.Table, err
 	defer func() { _ = rows.Close() }()
 	var out []sqlrows.Table
 	for {
-		t, err := readTable(rows)
+		t, err := s.readTable(rows)
 		if err != nil {
 			return out, err
 		}
@@ -154,25 +156,24 @@ func (s *session) Query(ctx context.Context, query string) ([]sqlrows.Table, err
 	}
 }
 
-func readTable(rows *sqlx.Rows) (sqlrows.Table, error) {
+func (s *session) readTable(rows *sqlx.Rows) (sqlrows.Table, error) {
 	columns, err := rows.Columns()
 	if err != nil {
 		return sqlrows.Table{}, err
 	}
 	t := sqlrows.Table{Columns: columns}
-	raw := make([]sql.RawBytes, len(columns))
-	dest := make([]any, len(columns))
-	for i := range raw {
-		dest[i] = &raw[i]
+	for len(s.raw) < len(columns) {
+		s.raw = append(s.raw, new(sql.RawBytes))
 	}
+	dest := s.raw[:len(columns)]
 	for rows.Next() {
 		if err := rows.Scan(dest...); err != nil {
 			return t, err
 		}
 		values := make([]*string, len(columns))
-		for i, b := range raw {
-			if b != nil {
-				v := string(b)
+		for i, d := range dest {
+			if b, ok := d.(*sql.RawBytes); ok && *b != nil {
+				v := string(*b)
 				values[i] = &v
 			}
 		}
