@@ -64,12 +64,8 @@ func findTemplate(ctx context.Context, program string) (_ string, err error) {
 		"--innodb-log-file-size=" + logFileSize,
 	}, userArgs()...)
 
-	cache, err := os.UserCacheDir()
+	cache, err := cacheDir()
 	if err != nil {
-		cache = os.TempDir() // no home
-	}
-	cache = filepath.Join(cache, "lockstep-testdb")
-	if err := os.MkdirAll(cache, 0o700); err != nil {
 		return "", err
 	}
 	sum := sha256.Sum256([]byte(string(version) + strings.Join(args, "\n")))
@@ -141,4 +137,14 @@ func copyFile(from, to string) (err error) {
 	defer func() { err = errors.Join(err, out.Close()) }()
 	_, err = io.Copy(out, in)
 	return err
+}
+
+// cacheDir is where things stay that the next run uses again.
+func cacheDir() (string, error) {
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		cache = os.TempDir() // no home
+	}
+	cache = filepath.Join(cache, "lockstep-testdb")
+	return cache, os.MkdirAll(cache, 0o700)
 }

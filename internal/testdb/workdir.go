@@ -135,6 +135,26 @@ func sweep(dir string, age time.Duration) {
 var ports struct {
 	mu    sync.Mutex
 	given map[int]bool
+	// claims are the files whose locks keep the ports; they end with the process.
+	claims []*os.File
+}
+
+// claim makes a port this process's own until it ends, also while no server
+// listens on it: test binaries run side by side, and servers restart.
+func claim(port int) (bool, error) {
+	dir, err := cacheDir()
+	if err != nil {
+		return false, err
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "port-"+strconv.Itoa(port)), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return false, err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return false, f.Close()
+	}
+	ports.claims = append(ports.claims, f)
+	return true, nil
 }
 
 // freePort returns a port that is free now and was not returned before. It is
@@ -155,6 +175,12 @@ func freePort() (int, error) {
 		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))) //nolint:noctx // it does not wait
 		if err != nil {
 			last = err
+			continue
+		}
+		mine, err := claim(port)
+		if err != nil || !mine {
+			last = err
+			_ = l.Close()
 			continue
 		}
 		ports.given[port] = true
