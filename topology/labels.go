@@ -41,7 +41,7 @@ func Labels(servers []Server, g Graph, i, primary int, lag Lag, limit time.Durat
 		if s.ReadOnly == Yes && i != primary {
 			out = append(out, LabelReadOnly)
 		}
-	case s.Evidence == AccessDenied:
+	case s.notLetIn():
 		out = append(out, LabelAuthError)
 	}
 	if s.Maintenance {
@@ -53,11 +53,15 @@ func Labels(servers []Server, g Graph, i, primary int, lag Lag, limit time.Durat
 	switch {
 	case s.Up() || s.Evidence == TooManyConnections:
 		out = append(out, LabelRunning)
-	case s.Evidence != NotAsked && s.Evidence != AccessDenied:
+	case s.Evidence != NotAsked && !s.notLetIn():
 		out = append(out, LabelDown)
 	}
 	return out
 }
+
+// notLetIn reports whether the server is there but does not let the monitor in:
+// that is a fault of accounts or certificates and says nothing about the server.
+func (s Server) notLetIn() bool { return s.Evidence == AccessDenied || s.Evidence == TLSFailed }
 
 func replicates(s Server) bool {
 	return slices.ContainsFunc(s.Replication, func(r Replication) bool { return r.SQL == "Yes" && r.IO != "No" })

@@ -270,3 +270,9 @@ func TestReference(t *testing.T) {
 		Allowed: `between "100ms" and "10m"`, Doc: "Time between two looks at the servers."}, keys[i])
 	require.True(t, slices.ContainsFunc(keys, func(d KeyDoc) bool { return d.Key == "cluster.NAME.server[].address" && d.Required }))
 }
+
+func TestReferenceIsUpToDate(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/configuration.md")
+	require.NoError(t, err)
+	require.Equal(t, Markdown(), string(doc), "run: go run ./cmd/lockstepd reference > docs/configuration.md")
+}
