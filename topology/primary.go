@@ -87,6 +87,13 @@ func keep(servers []Server, g Graph, cur int, cands []int) Choice {
 	}
 	stays := Choice{Name: s.Name, Reason: fmt.Sprintf("the primary %s cannot take writes: %s", s.Name, why)}
 	if !s.Up() || s.ReadOnly == Unknown {
+		if alive := g.Replicas(cur, true); len(alive) > 0 {
+			names := make([]string, len(alive))
+			for i, r := range alive {
+				names[i] = servers[r].Name
+			}
+			stays.Reason += "; it is alive as seen from " + strings.Join(names, ", ") + ", which say that they replicate from it"
+		}
 		return stays
 	}
 	own := len(g.Below(cur, true))

@@ -141,3 +141,9 @@ func TestAheadLeavesLocalWritesOut(t *testing.T) {
 	servers[1] = replica(2, 1, at("0-1-11"))
 	require.Contains(t, Ahead(servers, 0, false), "s2 has transactions that it lacks (0-1-11")
 }
+
+func TestPrimaryOutOfReachButAlive(t *testing.T) {
+	c := choose("s1", server(1, down), replica(2, 1), replica(3, 1, down))
+	require.False(t, c.Usable)
+	require.Contains(t, c.Reason, "alive as seen from s2, which")
+}
