@@ -96,9 +96,11 @@ type Row struct {
 	Peer Peer
 }
 
-// Forged reports whether a lock is held by an account that is not trusted.
+// Forged reports whether a lock is known to be held by an account that is not
+// trusted. A holder whose account cannot be seen may be a monitor: it counts as
+// any other holder, and is not followed.
 func (l Lock) Forged() bool {
-	return l.State == Other && l.Holder.Checked && !l.Holder.Trusted
+	return l.State == Other && l.Holder.Checked && !l.Holder.Trusted && l.Holder.User != ""
 }
 
 // Published reports whether the row shows a primary lock that belongs to another

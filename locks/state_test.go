@@ -44,8 +44,10 @@ func TestForged(t *testing.T) {
 	for _, state := range []State{Unknown, Free, Self, Other} {
 		for _, checked := range []bool{false, true} {
 			for _, trusted := range []bool{false, true} {
-				l := Lock{State: state, Holder: Holder{ConnectionID: 4, Checked: checked, Trusted: trusted}}
+				l := Lock{State: state, Holder: Holder{ConnectionID: 4, User: "u", Checked: checked, Trusted: trusted}}
 				require.Equal(t, state == Other && checked && !trusted, l.Forged(), "%+v", l)
+				l.Holder.User = ""
+				require.False(t, l.Forged(), "a holder that cannot be seen may be a monitor")
 			}
 		}
 	}

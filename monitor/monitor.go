@@ -22,14 +22,17 @@ var ErrRunning = errors.New("the monitor runs already or has run before")
 
 // Monitor monitors one cluster. Its methods may be called from any goroutine.
 type Monitor struct {
-	d      derived
-	log    zerolog.Logger
-	clock  Clock
-	rng    *rand.Rand
-	fleet  func(d derived, c Clock) (Fleet, error)
-	view   atomic.Pointer[View]
-	ran    atomic.Bool
-	ticked atomic.Int64 // instant of the end of the last tick
+	d derived
+	// timing and cluster are those of d; Reconfigure never changes them.
+	timing  locks.Timing
+	cluster string
+	log     zerolog.Logger
+	clock   Clock
+	rng     *rand.Rand
+	fleet   func(d derived, c Clock) (Fleet, error)
+	view    atomic.Pointer[View]
+	ran     atomic.Bool
+	ticked  atomic.Int64 // instant of the end of the last tick
 
 	mu          sync.Mutex
 	watchers    map[chan struct{}]struct{}
@@ -72,7 +75,7 @@ func New(cfg Config, opts ...Option) (*Monitor, error) {
 		return nil, err
 	}
 	m := &Monitor{
-		d: d, log: zerolog.Nop(), clock: newRealClock(),
+		d: d, timing: d.timing, cluster: d.cfg.Cluster, log: zerolog.Nop(), clock: newRealClock(),
 		rng:      rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 		fleet:    connect,
 		watchers: map[chan struct{}]struct{}{},
@@ -91,10 +94,10 @@ func connect(d derived, c Clock) (Fleet, error) {
 }
 
 // Timing returns the derived timing.
-func (m *Monitor) Timing() locks.Timing { return m.d.timing }
+func (m *Monitor) Timing() locks.Timing { return m.timing }
 
 // Cluster returns the name of the cluster.
-func (m *Monitor) Cluster() string { return m.d.cfg.Cluster }
+func (m *Monitor) Cluster() string { return m.cluster }
 
 // minGap keeps a flood of wake-ups from turning the loop into a spin.
 const minGap = 5 * time.Millisecond
@@ -146,7 +149,7 @@ func (m *Monitor) Primary() (p Endpoint, valid time.Duration, ok bool) {
 // wait_timeout. When it does not, the locks of this monitor are running out.
 func (m *Monitor) Live() bool {
 	last := time.Duration(m.ticked.Load())
-	return last != 0 && m.clock.Now()-last < m.d.timing.WaitTimeout
+	return last != 0 && m.clock.Now()-last < m.timing.WaitTimeout
 }
 
 // Ready reports whether the first tick has ended.

@@ -20,6 +20,11 @@ type memory struct {
 	// followed is true where offered was published by another monitor, not chosen
 	// by this one.
 	followed bool
+	// publisher is the connection that held the locks of the followed server.
+	publisher uint64
+	// barredUntil is when a server may be offered in the place of one that may
+	// still take writes: views elsewhere that name the other have expired by then.
+	barredUntil time.Duration
 	// vanished is the instant since which nothing is published that was before;
 	// zero otherwise.
 	vanished time.Duration
@@ -65,18 +70,24 @@ func decideOffer(s scene, m memory) (offer, memory) {
 	}
 	c := topology.ChoosePrimary(s.servers, s.graph, m.chosen)
 	m.restarted(s, c.Name)
+	if i := indexOf(s.servers, m.chosen); i >= 0 && c.Name != m.chosen && (!s.servers[i].Up() || s.servers[i].ReadOnly != topology.Yes) {
+		m.barredUntil = s.now + s.timing.Notice
+	}
 	m.chosen, m.followed, m.vanished = c.Name, false, 0
 	o := offer{reason: c.Reason}
 	allowed := c.Usable
-	if i := indexOf(s.servers, c.Name); c.Usable && m.unproven {
-		if ahead := topology.Ahead(s.servers, i, false); ahead != "" {
-			c.Usable, c.Reason = false, fmt.Sprintf("%s was started again and %s: it is not offered", c.Name, ahead)
-			allowed, o.reason, o.again = false, c.Reason, s.timing.Interval/4
+	if c.Usable && m.unproven {
+		if why := unproven(s, c.Name); why != "" {
+			allowed, o.reason, o.again = false, fmt.Sprintf("%s was started again and %s: it is not offered", c.Name, why), s.timing.Interval/4
 		} else {
 			m.unproven = false
 		}
 	}
-	if c.Usable && s.d.Role == election.Settling && c.Name != m.offered && !c.Sole {
+	if allowed && s.now < m.barredUntil {
+		allowed, o.again = false, m.barredUntil-s.now
+		o.reason += fmt.Sprintf("; it is offered in %v, when no monitor offers the one before any more", o.again.Round(time.Millisecond))
+	}
+	if allowed && s.d.Role == election.Settling && c.Name != m.offered && !c.Sole {
 		allowed = false
 		o.reason = fmt.Sprintf("%s; it is not offered before this monitor has settled", c.Reason)
 	}
@@ -113,6 +124,23 @@ func decideOffer(s scene, m memory) (offer, memory) {
 	}
 	o.name, m.offered = c.Name, c.Name
 	return o, m
+}
+
+// unproven says why a server that was started again may lack transactions: a
+// replica has more, or has not answered since. One that stays away is waited for
+// as long as a new majority settles.
+func unproven(s scene, name string) string {
+	i := indexOf(s.servers, name)
+	if ahead := topology.Ahead(s.servers, i, false); ahead != "" {
+		return ahead
+	}
+	at := s.servers[i].StartedAt
+	for j, other := range s.servers {
+		if j != i && other.EverSeen && other.SameAs == "" && (!other.Up() || other.SentAt < at) && s.now < at+s.timing.Settle {
+			return other.Name + " has not said since what it has"
+		}
+	}
+	return ""
 }
 
 // restartSlack is the resolution of a server's uptime, doubled.
@@ -166,7 +194,8 @@ func follow(s scene, m memory) (offer, memory) {
 		o.deadline = s.servers[i].SentAt + s.timing.Lease
 		o.reason = fmt.Sprintf("published by the primary monitor (%s)", s.rows[i].PrimaryLock.Holder)
 		m.restarted(s, o.name)
-		m.unproven = false // the primary monitor has decided
+		m.unproven, m.barredUntil = false, 0 // the primary monitor has decided
+		m.publisher = s.rows[i].ServerLock.Holder.ConnectionID
 		m.chosen, m.offered, m.followed, m.vanished = o.name, o.name, true, 0
 		return o, m
 	case len(found) > 1:
@@ -178,9 +207,11 @@ func follow(s scene, m memory) (offer, memory) {
 	if m.offered != "" && m.vanished == 0 {
 		m.vanished = s.now
 	}
-	if i := indexOf(s.servers, m.offered); len(found) == 0 && i >= 0 && m.followed && s.now < m.vanished+handover &&
+	grace := min(handover, s.timing.Interval/4)
+	if i := indexOf(s.servers, m.offered); len(found) == 0 && i >= 0 && m.followed && s.now < m.vanished+grace &&
+		(s.rows[i].ServerLock.State != locks.Other || s.rows[i].ServerLock.Holder.ConnectionID != m.publisher) &&
 		s.servers[i].Writable() && s.rows[i].Answered && s.rows[i].PrimaryLock.State == locks.Free {
-		o.name, o.deadline = m.offered, min(m.vanished+handover, s.servers[i].SentAt+s.timing.Lease)
+		o.name, o.deadline = m.offered, min(m.vanished+grace, s.servers[i].SentAt+s.timing.Lease)
 		o.reason = "its primary lock has just been released, and it is writable: whoever takes over publishes it"
 		o.again = contestPause
 		return o, m
@@ -195,7 +226,8 @@ func follow(s scene, m memory) (offer, memory) {
 
 // handover is how long a secondary goes on offering a writable server whose
 // primary lock was released, so that a change of primary monitor is not seen as
-// a loss of the primary. It is far below Notice, for which every failover waits.
+// a loss of the primary; a quarter of an interval where that is less. A lock that
+// its holder gave up while it kept the server lock is no change of monitor. It is far below Notice, for which every failover waits.
 const handover = 100 * time.Millisecond
 
 // unpublished says what a secondary knows about why nothing is published.

@@ -199,7 +199,7 @@ func TestSecondaryFollows(t *testing.T) {
 	require.Equal(t, st.servers[0].SentAt+st.timing.Lease, o.deadline)
 	require.Empty(t, o.publish)
 	require.Zero(t, o.again)
-	require.Equal(t, memory{chosen: "s1", offered: "s1", followed: true}, m)
+	require.Equal(t, memory{chosen: "s1", offered: "s1", followed: true, publisher: 9}, m)
 	require.Contains(t, o.reason, "connection 9")
 	// It follows what is published, whatever it would choose itself.
 	st = newStage(t, election.Secondary).publishedOn(1, true)
@@ -323,4 +323,29 @@ func TestVanishedPublicationIsLookedForOften(t *testing.T) {
 	// Who becomes primary meanwhile forgets it.
 	_, m = newStage(t, election.Primary).decide(m)
 	require.Zero(t, m.vanished)
+}
+
+// TestMoveWaitsForStaleViews moves to a new server while the one before still
+// takes writes: nothing is offered until no view can name the old one.
+func TestMoveWaitsForStaleViews(t *testing.T) {
+	st := newStage(t, election.Primary)
+	st.servers[1].ReadOnly = topology.No
+	m := memory{chosen: "s1", offered: "s1", barredUntil: offerNow + st.timing.Notice}
+	o, _ := st.decide(m)
+	require.Empty(t, o.name)
+	require.Contains(t, o.reason, "when no monitor offers the one before")
+	st.now += st.timing.Notice
+	o, _ = st.decide(m)
+	require.NotContains(t, o.reason, "when no monitor offers the one before")
+}
+
+// TestLockGivenUpOnPurposeIsNoHandover: who holds the server lock still has
+// taken the primary lock away.
+func TestLockGivenUpOnPurposeIsNoHandover(t *testing.T) {
+	st := newStage(t, election.Secondary)
+	st.rows[0].ServerLock = heldBy(9, true)
+	o, _ := st.decide(memory{chosen: "s1", offered: "s1", followed: true, publisher: 9})
+	require.Empty(t, o.name)
+	o, _ = st.decide(memory{chosen: "s1", offered: "s1", followed: true, publisher: 8})
+	require.Equal(t, "s1", o.name)
 }

@@ -22,6 +22,7 @@ func (m *Monitor) tick(ctx context.Context, fleet Fleet) (again time.Duration) {
 	m.forgetStale(began)
 	servers, rows := fleet.Observe(ctx)
 	m.settings(servers)
+	m.releaseDuplicates(ctx, fleet, servers, rows)
 	rows = ownRows(servers, rows)
 	if ctx.Err() != nil {
 		return 0
@@ -133,6 +134,9 @@ func (m *Monitor) carryOut(ctx context.Context, fleet Fleet, s scene, o offer, b
 	for _, out := range fleet.Do(ctx, actions) {
 		if out.Result != backend.Done {
 			o.publish = "" // at most one server carries it
+			if o.name != before.offered {
+				o.name, o.reason, o.again = "", o.reason+"; the lock on another server could not be released", contestPause
+			}
 			m.log.Warn().Str("event", "release_failed").Str("server", out.Action.Server).AnErr("error", out.Err).Msg("the primary lock could not be released; nothing is published")
 		}
 	}
@@ -144,6 +148,20 @@ func (m *Monitor) carryOut(ctx context.Context, fleet Fleet, s scene, o offer, b
 		}
 	}
 	return ownRows(s.servers, fleet.Rows()), o
+}
+
+// releaseDuplicates gives up what was taken through an entry before it turned
+// out to be another entry's server.
+func (m *Monitor) releaseDuplicates(ctx context.Context, fleet Fleet, servers []topology.Server, rows []locks.Row) {
+	var actions []backend.Action
+	for i, s := range servers {
+		if s.SameAs != "" && (rows[i].ServerLock.State == locks.Self || rows[i].PrimaryLock.State == locks.Self) {
+			actions = append(actions, backend.Action{Server: s.Name, Kind: backend.ReleaseAll})
+		}
+	}
+	if len(actions) > 0 {
+		fleet.Do(ctx, actions)
+	}
 }
 
 // ownRows blanks the rows of servers that are listed twice: their locks are

@@ -51,10 +51,10 @@ func (p *prober) lockFaults(row locks.Row) []topology.Fault {
 		what string
 		lock locks.Lock
 	}{{"server", row.ServerLock}, {"primary", row.PrimaryLock}} {
-		if !l.lock.Forged() {
+		h := l.lock.Holder
+		if l.lock.State != locks.Other || !h.Checked || h.Trusted {
 			continue
 		}
-		h := l.lock.Holder
 		f := topology.Fault{
 			Code:   "forged_" + l.what + "_lock",
 			Text:   fmt.Sprintf("server %s: the %s lock is held by %s, which is not a trusted account", p.srv.Name, l.what, h),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -198,6 +199,7 @@ func (p *prober) probe(parent context.Context) (changed bool) {
 		server.Evidence, server.Detail = classify(err, established), err.Error()
 		switch {
 		case errors.Is(err, context.Canceled):
+			server.Evidence = topology.TimedOut
 			server.Detail = "the connection was cut to release its locks while it did not answer"
 		case server.Evidence == topology.Closed && established:
 			p.explainClose(parent, &server)
@@ -219,6 +221,9 @@ func (p *prober) probe(parent context.Context) (changed bool) {
 func (p *prober) use(s *session) {
 	p.sess = s
 	p.holders, p.missing = map[uint64]locks.Holder{}, map[uint64]bool{}
+	// Ids grow while a server lives: one that is not below this session's is from
+	// before a restart, and may be anybody's now.
+	maps.DeleteFunc(p.former, func(id uint64, _ bool) bool { return id >= s.id })
 	s.startedAt = p.f.cfg.Now() - s.uptime
 	s.stop = p.f.hang.add(s.net, func() {
 		select {
