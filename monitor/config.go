@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-ha/lockstep/election"
 	"github.com/lockstep-ha/lockstep/locks"
 	"github.com/lockstep-ha/lockstep/monitor/backend"
+	"github.com/lockstep-ha/lockstep/monitor/operation"
 	"github.com/lockstep-ha/lockstep/topology"
 )
 
@@ -65,6 +66,9 @@ type Config struct {
 	// LagLimit is the lag above which a replica is labelled Lagging; negative for
 	// never.
 	LagLimit time.Duration
+	// Policy is what the monitor may change on the servers; its zero value lets it
+	// change nothing on its own.
+	Policy operation.Policy
 }
 
 // ServerConfig is one server of a cluster.
@@ -104,6 +108,7 @@ func derive(c Config) (derived, error) {
 		// A host without a name is told apart by nothing; the name is for people only.
 		c.Name, _ = os.Hostname()
 	}
+	c.Policy = c.Policy.WithDefaults(c.Interval)
 	d := derived{cfg: c}
 	var problems []error
 	var err error
