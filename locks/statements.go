@@ -149,3 +149,9 @@ func (n Names) ReleaseAll() string {
 
 // ReleasePrimary is the statement that releases the primary lock of a session.
 func (n Names) ReleasePrimary() string { return "DO RELEASE_LOCK(" + literal(n.Primary) + ")" }
+
+// VerifyStatement shows, as column held, whether the session that asks holds the
+// server lock.
+func (n Names) VerifyStatement() string {
+	return "SELECT IS_USED_LOCK(" + literal(n.Server) + ")<=>CONNECTION_ID() AS held"
+}

@@ -208,6 +208,13 @@ type Server struct {
 	SentAt, DoneAt, SeenAt time.Duration
 	// EverSeen is true once the server has answered.
 	EverSeen bool
+	// PeerClosed is true after the server closed the established connection of
+	// the monitor, until it answers again or fails to answer in time: a server that
+	// is silent has not said that it ended.
+	PeerClosed bool
+	// LockSentAt is the last instant at which something may have been sent on a
+	// connection that can hold locks, retransmissions included.
+	LockSentAt time.Duration
 
 	Flavor   Flavor
 	Version  Version

@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/lockstep-ha/lockstep/internal/sqlrows"
 	"github.com/lockstep-ha/lockstep/locks"
 	"github.com/lockstep-ha/lockstep/topology"
 )
@@ -49,6 +50,13 @@ type Config struct {
 type Action struct {
 	Server string
 	Kind   ActionKind
+	// SQL is what Execute and Ask send, in one round trip; Limit is how long the
+	// answer may take before the connection is cut.
+	SQL   string
+	Limit time.Duration
+	// Session is the connection that must carry out an Execute: the one on which
+	// the lock was verified.
+	Session uint64
 }
 
 // ActionKind enumerates the actions.
@@ -60,10 +68,18 @@ const (
 	TakePrimaryLock
 	ReleasePrimaryLock
 	ReleaseAll
+	// Verify asks the server whether its server lock is this connection's: Done
+	// if it is.
+	Verify
+	// Execute runs statements that change the server, on the connection that holds
+	// its server lock and on no other.
+	Execute
+	// Ask runs statements that change nothing, on whatever connection there is.
+	Ask
 )
 
 func (k ActionKind) String() string {
-	return [...]string{"take server lock", "take primary lock", "release primary lock", "release all locks"}[min(k, 3)]
+	return [...]string{"take server lock", "take primary lock", "release primary lock", "release all locks", "verify", "execute", "ask"}[min(k, 6)]
 }
 
 // Result of an action. A lost answer is Unknown: the next observation decides.
@@ -77,10 +93,19 @@ const (
 )
 
 // Outcome is what came of an action.
+//
+// Of an Execute, NotDone means that the server refused one of its statements;
+// those before it may have had their effect.
 type Outcome struct {
 	Action Action
 	Result Result
 	Err    error
+	// Tables are the results of an Execute or Ask.
+	Tables []sqlrows.Table
+	// Session is the connection that was verified, SentAt the instant before it
+	// was asked.
+	Session uint64
+	SentAt  time.Duration
 }
 
 // Fleet is the servers of a cluster.
@@ -169,17 +194,18 @@ func (r *round) finish() {
 	}
 }
 
-// Do carries out actions, in parallel over servers. It waits no longer than the
-// timeout.
+// Do carries out actions, in parallel over servers. It waits for each no longer
+// than the timeout, or than the action's Limit where that is less; an Execute
+// goes on after that, until its own limit, and its outcome is then unknown.
 func (f *Fleet) Do(ctx context.Context, actions []Action) []Outcome {
-	ctx, cancel := context.WithTimeout(ctx, f.cfg.Timing.Timeout)
-	defer cancel()
 	out := make([]Outcome, len(actions))
 	var wg sync.WaitGroup
 	for i, a := range actions {
 		wg.Go(func() {
-			result, err := f.byName[a.Server].do(ctx, a.Kind)
-			out[i] = Outcome{Action: a, Result: result, Err: err}
+			ctx, cancel := context.WithTimeout(ctx, f.cfg.Timing.Timeout)
+			defer cancel()
+			out[i] = f.byName[a.Server].do(ctx, a)
+			out[i].Action = a
 		})
 	}
 	wg.Wait()

@@ -50,10 +50,10 @@ type prober struct {
 }
 
 type job struct {
-	ctx  context.Context
-	kind ActionKind
-	out  chan Outcome
-	bye  bool
+	ctx    context.Context
+	action Action
+	out    chan Outcome
+	bye    bool
 }
 
 func newProber(f *Fleet, srv Server) *prober {
@@ -138,15 +138,16 @@ func (p *prober) run(ctx context.Context) {
 		doomed := p.doomed
 		p.mu.Unlock()
 		if doomed {
-			p.abandon()
+			p.abandon(nil)
 		}
 		timer.Reset(p.refreshAfter())
 	}
 }
 
-// begin marks the connection busy and gives the context of one operation.
-func (p *prober) begin(parent context.Context) (context.Context, func()) {
-	ctx, cancel := context.WithTimeout(parent, p.f.cfg.Timing.Timeout)
+// begin marks the connection busy and gives the context of one operation that
+// may take as long as limit.
+func (p *prober) begin(parent context.Context, limit time.Duration) (context.Context, func()) {
+	ctx, cancel := context.WithTimeout(parent, limit)
 	p.mu.Lock()
 	p.busy, p.stop = true, cancel
 	if p.doomed {
@@ -164,7 +165,7 @@ func (p *prober) begin(parent context.Context) (context.Context, func()) {
 // probe looks at the server once and reports whether something changed that a
 // tick should know of at once.
 func (p *prober) probe(parent context.Context) (changed bool) {
-	ctx, end := p.begin(parent)
+	ctx, end := p.begin(parent, p.f.cfg.Timing.Timeout)
 	defer func() { end() }()
 	established := p.sess != nil
 	sent := p.f.cfg.Now()
@@ -175,7 +176,7 @@ func (p *prober) probe(parent context.Context) (changed bool) {
 			p.use(p.sess)
 			// The connection may have taken most of the time: the probe has its own.
 			end()
-			ctx, end = p.begin(parent)
+			ctx, end = p.begin(parent, p.f.cfg.Timing.Timeout)
 		} else {
 			p.sess = nil
 		}
@@ -196,17 +197,27 @@ func (p *prober) probe(parent context.Context) (changed bool) {
 		}
 		p.drop()
 		server = before
+		if established {
+			server.LockSentAt = p.f.cfg.Now()
+		}
 		server.Evidence, server.Detail = classify(err, established), err.Error()
 		switch {
 		case errors.Is(err, context.Canceled):
 			server.Evidence = topology.TimedOut
 			server.Detail = "the connection was cut to release its locks while it did not answer"
 		case server.Evidence == topology.Closed && established:
+			server.PeerClosed = true
 			p.explainClose(parent, &server)
+		}
+		switch server.Evidence {
+		case topology.Closed, topology.Refused, topology.ShuttingDown:
+		default:
+			server.PeerClosed = false
 		}
 		server.Faults = faultsOf(p.srv, server, err)
 		row = locks.Row{}
 	} else {
+		server.LockSentAt = done
 		server.Settings, server.Evidence, server.EverSeen, server.SeenAt = p.srv.Settings, topology.Answered, true, sent
 	}
 	server.SentAt, server.DoneAt = sent, done
@@ -244,7 +255,7 @@ func (p *prober) regrant(parent context.Context) {
 		return
 	}
 	p.checked = p.f.cfg.Now()
-	ctx, end := p.begin(parent)
+	ctx, end := p.begin(parent, p.f.cfg.Timing.Timeout)
 	defer end()
 	s, err := openSession(ctx, p.srv, p.f.cfg.Timing.WaitTimeout)
 	if err != nil {
@@ -254,7 +265,7 @@ func (p *prober) regrant(parent context.Context) {
 		s.goodbye()
 		return
 	}
-	p.abandon()
+	p.abandon(nil)
 	p.use(s)
 	p.f.cfg.Wake()
 }
@@ -262,7 +273,7 @@ func (p *prober) regrant(parent context.Context) {
 // explainClose connects once more after the peer closed the connection, so that
 // one tick can tell a server that ended from one that lost a connection.
 func (p *prober) explainClose(parent context.Context, server *topology.Server) {
-	ctx, end := p.begin(parent)
+	ctx, end := p.begin(parent, p.f.cfg.Timing.Timeout)
 	defer end()
 	ctx, cancel := context.WithTimeout(ctx, p.f.patience())
 	defer cancel()
