@@ -109,14 +109,24 @@ func TakePrimaryLock(ctx context.Context, q Querier, n Names, session uint64, w 
 	return take(ctx, q, session, w, n.Primary)
 }
 
-func take(ctx context.Context, q Querier, session uint64, w time.Duration, name string, beside ...string) (bool, error) {
+// TakeStatement is what TakeServerLock sends. It leaves 1 in the session variable
+// @lockstep_got where the lock was got.
+func TakeStatement(n Names, w time.Duration) string {
+	return takeStatement(w, n.Server, n.Marker, n.Config)
+}
+
+func takeStatement(w time.Duration, name string, beside ...string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s;SELECT @lockstep_got:=GET_LOCK(%s,0) AS got, CONNECTION_ID() AS session, @@session.wait_timeout AS wait_timeout",
 		SetWaitTimeout(w), literal(name))
 	for _, extra := range beside {
 		fmt.Fprintf(&b, ";SELECT IF(@lockstep_got=1,GET_LOCK(%s,0),NULL)", literal(extra))
 	}
-	tables, err := q.Query(ctx, b.String())
+	return b.String()
+}
+
+func take(ctx context.Context, q Querier, session uint64, w time.Duration, name string, beside ...string) (bool, error) {
+	tables, err := q.Query(ctx, takeStatement(w, name, beside...))
 	if err != nil {
 		return false, fmt.Errorf("take lock %s: %w", name, err)
 	}

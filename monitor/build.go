@@ -11,7 +11,7 @@ import (
 
 // blank is the view of a monitor that knows nothing, for one reason.
 func (m *Monitor) blank(reason string) *View {
-	v := &View{Cluster: m.d.cfg.Cluster, Reason: reason, Monitor: m.self(), TakenAt: time.Now().UTC(), Faults: []FaultView{}, Notes: []string{}}
+	v := &View{Cluster: m.d.cfg.Cluster, Operations: OperationsView{Joining: []string{}, Rejected: map[string]string{}}, Reason: reason, Monitor: m.self(), TakenAt: time.Now().UTC(), Faults: []FaultView{}, Notes: []string{}}
 	v.Monitor.Reason = reason
 	for _, s := range m.d.servers {
 		v.Servers = append(v.Servers, ServerView{Name: s.Name, Address: s.Address, State: []string{}, Evidence: topology.NotAsked.String(),
@@ -65,6 +65,8 @@ func (m *Monitor) build(s scene, o offer, began, took time.Duration) *View {
 		v.addPeer(s.rows[i], sv.Name)
 		v.Monitor.PrimaryLockHeld = v.Monitor.PrimaryLockHeld || s.rows[i].PrimaryLock.State == locks.Self
 	}
+	v.Faults = append(v.Faults, m.operationFaults()...)
+	v.Operations = m.operationsView(s)
 	if m.d.timing.Unsafe() {
 		v.Notes = append(v.Notes, fmt.Sprintf("failcount %d is below the smallest safe one, %d (allow_unsafe_failcount is set)", m.d.timing.Failcount, m.d.timing.SafeFailcount))
 	}
@@ -94,17 +96,8 @@ func guarantees(s topology.Server, mode election.Mode) []string {
 	if mode != election.MajorityOfAll || !s.SemiSync.Known {
 		return nil
 	}
-	const year = 365 * 24 * time.Hour
-	prefix := "a failover can lose acknowledged writes: on " + s.Name + " "
-	switch ss := s.SemiSync; {
-	case !ss.PrimaryOn:
-		return []string{prefix + "rpl_semi_sync_master_enabled is OFF"}
-	case ss.Timeout < year/12:
-		return []string{prefix + fmt.Sprintf("rpl_semi_sync_master_timeout is %v, after which commits are no longer acknowledged by a replica", ss.Timeout)}
-	case !ss.WaitNoReplica:
-		return []string{prefix + "rpl_semi_sync_master_wait_no_slave is OFF"}
-	case ss.WaitPoint != "AFTER_SYNC":
-		return []string{prefix + "rpl_semi_sync_master_wait_point is " + ss.WaitPoint + ", not AFTER_SYNC"}
+	if weak := s.SemiSync.Weakness(); weak != "" {
+		return []string{"a failover can lose acknowledged writes: on " + s.Name + " " + weak}
 	}
 	return nil
 }
@@ -172,4 +165,41 @@ func owner(l locks.Lock, p locks.Peer) *OwnerView {
 		o.Kind = "other program"
 	}
 	return o
+}
+
+// operationsView says what the monitor does on its own.
+func (m *Monitor) operationsView(s scene) OperationsView {
+	p := m.d.cfg.Policy
+	v := OperationsView{AutoFailover: p.AutoFailover, AutoRejoin: p.AutoRejoin, Joining: []string{}, Rejected: map[string]string{},
+		Paused: m.shared.paused, Blocked: m.blocked(s.now), Failed: m.ops.verdict.Failed}
+	if r := m.ops.current; r != nil {
+		v.Running = &RunningView{ID: r.Record.ID, Kind: r.Plan.Kind, From: r.Plan.From, To: r.Plan.To}
+		if n := len(r.Record.Steps); n > 0 {
+			v.Running.Step = r.Record.Steps[n-1].Server + ": " + r.Record.Steps[n-1].Name
+		}
+	}
+	for _, sv := range s.servers {
+		if m.ops.joins[sv.Name] != nil {
+			v.Joining = append(v.Joining, sv.Name)
+		}
+	}
+	if v.Failed {
+		v.Pending = m.ops.notYet
+		if v.Pending == "" {
+			v.Pending = m.ops.verdict.Reason
+		}
+	}
+	primary := indexOf(s.servers, m.mem.chosen)
+	if primary < 0 {
+		v.Why = "no server is the primary"
+		return v
+	}
+	ranking := topology.RankCandidates(s.servers, s.graph, primary)
+	v.Next, v.Why = ranking.Best, ranking.Reason
+	for _, c := range ranking.Candidates {
+		if c.Rejected != "" {
+			v.Rejected[c.Server] = c.Rejected
+		}
+	}
+	return v
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/lockstep-ha/lockstep/election"
 	"github.com/lockstep-ha/lockstep/locks"
 	"github.com/lockstep-ha/lockstep/monitor/backend"
+	"github.com/lockstep-ha/lockstep/monitor/operation"
 	"github.com/lockstep-ha/lockstep/topology"
 )
 
@@ -33,6 +34,9 @@ type Monitor struct {
 	view    atomic.Pointer[View]
 	ran     atomic.Bool
 	ticked  atomic.Int64 // instant of the end of the last tick
+	records atomic.Pointer[[]operation.Record]
+	inbox   chan asked
+	stopped chan struct{}
 
 	mu          sync.Mutex
 	watchers    map[chan struct{}]struct{}
@@ -42,6 +46,8 @@ type Monitor struct {
 	// Owned by the goroutine of Run.
 	state    election.State
 	mem      memory
+	ops      operations
+	shared   shared
 	lag      topology.LagTracker
 	logged   loggedState
 	ticks    uint64
@@ -79,6 +85,9 @@ func New(cfg Config, opts ...Option) (*Monitor, error) {
 		rng:      rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 		fleet:    connect,
 		watchers: map[chan struct{}]struct{}{},
+		inbox:    make(chan asked, 1), stopped: make(chan struct{}),
+		ops:    newOperations(),
+		shared: shared{servers: map[string]serverRow{}, unwritten: map[string]string{}},
 	}
 	for _, o := range opts {
 		o(m)
@@ -112,6 +121,7 @@ func (m *Monitor) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("cluster %s: %w", m.d.cfg.Cluster, err)
 	}
+	defer close(m.stopped)
 	m.logStart()
 	for ctx.Err() == nil {
 		began := m.clock.Now()

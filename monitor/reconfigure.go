@@ -84,6 +84,7 @@ func (m *Monitor) adopt(fleet Fleet) {
 func (m *Monitor) settings(servers []topology.Server) {
 	for i := range servers {
 		servers[i].Settings = m.d.servers[i].Settings
+		m.shared.servers[servers[i].Name].apply(&servers[i].Settings)
 	}
 	topology.MarkDuplicates(servers)
 }

@@ -36,13 +36,14 @@ func (m *Monitor) tick(ctx context.Context, fleet Fleet) (again time.Duration) {
 		mem.offered = ""
 	}
 	m.mem = mem
+	m.assess(s)
 	m.ticks++
 	m.lastTick = m.clock.Now()
 	v := m.build(s, o, began, now)
 	m.publish(v)
 	m.logChanges(v)
 	m.ticked.Store(int64(m.clock.Now()))
-	return soonest(d.Again, o.again)
+	return soonest(soonest(d.Again, o.again), m.operate(ctx, fleet, s))
 }
 
 // forgetStale drops what a monitor that stood still for longer than a lease

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/lockstep-ha/lockstep/election"
+	"github.com/lockstep-ha/lockstep/monitor/operation"
 )
 
 // View is what is true of a cluster now, until when it may be believed, and why.
@@ -24,6 +25,8 @@ type View struct {
 	Faults []FaultView `json:"faults"`
 	// Notes are facts worth knowing that nobody has to mend.
 	Notes []string `json:"notes"`
+	// Operations says what this monitor does and would do about the primary.
+	Operations OperationsView `json:"operations"`
 	// Tick counts the ticks since the start; TakenAt is the wall clock at its end,
 	// TickMS how long it took.
 	Tick    uint64    `json:"tick"`
@@ -136,6 +139,40 @@ type ReplicationView struct {
 	SecondsBehind *int64 `json:"seconds_behind"`
 	IOError       string `json:"io_error,omitempty"`
 	SQLError      string `json:"sql_error,omitempty"`
+}
+
+// OperationsView says what a monitor does, and would do, on its own.
+type OperationsView struct {
+	// Running is the operation that moves the primary, nil for none.
+	Running *RunningView `json:"running"`
+	// Joining are the servers that are being joined to the primary.
+	Joining []string `json:"joining"`
+	// AutoFailover and AutoRejoin are the settings.
+	AutoFailover bool `json:"auto_failover"`
+	AutoRejoin   bool `json:"auto_rejoin"`
+	// Paused is why automatic operations are off by a person's word, "" if not.
+	Paused string `json:"paused,omitempty"`
+	// Blocked is why automatic failover is blocked by the last one, "" if not.
+	Blocked string `json:"blocked,omitempty"`
+	// Failed is true where the primary does not take writes; Pending says what is
+	// waited for, or why nothing is done.
+	Failed  bool   `json:"primary_failed"`
+	Pending string `json:"pending,omitempty"`
+	// Next is the server that would become the primary, "" for none, and Why the
+	// reason; Rejected are the reasons against the others, by server.
+	Next     string            `json:"next"`
+	Why      string            `json:"why"`
+	Rejected map[string]string `json:"rejected"`
+}
+
+// RunningView is an operation under way.
+type RunningView struct {
+	ID   string         `json:"id"`
+	Kind operation.Kind `json:"kind"`
+	From string         `json:"from,omitempty"`
+	To   string         `json:"to"`
+	// Step is the step under way.
+	Step string `json:"step"`
 }
 
 // FaultView is a fault and the server it is about ("" for the cluster).

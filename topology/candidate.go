@@ -50,7 +50,7 @@ func RankCandidates(servers []Server, g Graph, primary int) Ranking {
 			continue
 		}
 		c := Candidate{Server: s.Name, Rejected: unfit(servers, g, primary, i)}
-		if link := linkTo(servers, g, primary, i); link != nil {
+		if link := LinkTo(servers, g, primary, i); link != nil {
 			c.Backlog = gtid.Backlog(link.Received, s.CurrentPos)
 			if c.Rejected == "" {
 				able = append(able, i)
@@ -98,9 +98,9 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// linkTo is the connection by which server i replicates from the primary, nil
+// LinkTo is the connection by which server i replicates from the primary, nil
 // for none.
-func linkTo(servers []Server, g Graph, primary, i int) *Replication {
+func LinkTo(servers []Server, g Graph, primary, i int) *Replication {
 	if !slices.Contains(g.Sources(i), primary) {
 		return nil
 	}
@@ -132,7 +132,7 @@ func unfit(servers []Server, g Graph, primary, i int) string {
 	case s.LogReplicaWrites != Yes:
 		return "it does not log what it replicates (log_slave_updates)"
 	}
-	link := linkTo(servers, g, primary, i)
+	link := LinkTo(servers, g, primary, i)
 	switch {
 	case link == nil:
 		return "it does not replicate from " + servers[primary].Name

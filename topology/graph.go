@@ -11,6 +11,9 @@ import (
 type Link struct {
 	Replica, Source int // indexes of servers
 	Running         bool
+	// Stopped is true where neither thread runs: what is left of a promotion, or
+	// the work of a person.
+	Stopped bool
 }
 
 // Graph is who replicates from whom, as the replicas' settings say; servers that
@@ -35,7 +38,7 @@ func NewGraph(servers []Server) Graph {
 					g.External[i] = append(g.External[i], r.Address())
 					continue
 				}
-				g.Links = append(g.Links, Link{Replica: i, Source: src, Running: s.Up() && r.Running()})
+				g.Links = append(g.Links, Link{Replica: i, Source: src, Running: s.Up() && r.Running(), Stopped: r.IO == "No" && r.SQL == "No"})
 			}
 		}
 	}
@@ -93,6 +96,18 @@ func (g Graph) Sources(i int) []int {
 	var out []int
 	for _, l := range g.Links {
 		if l.Replica == i && !slices.Contains(out, l.Source) {
+			out = append(out, l.Source)
+		}
+	}
+	return out
+}
+
+// Follows lists the servers that server i replicates from with at least one
+// thread that is not stopped.
+func (g Graph) Follows(i int) []int {
+	var out []int
+	for _, l := range g.Links {
+		if l.Replica == i && !l.Stopped && !slices.Contains(out, l.Source) {
 			out = append(out, l.Source)
 		}
 	}

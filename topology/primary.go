@@ -73,7 +73,7 @@ func unusable(servers []Server, g Graph, i int) string {
 	case s.ReadOnly == Yes:
 		return "read-only"
 	}
-	if src := g.Sources(i); len(src) > 0 && !g.InCycle(i) {
+	if src := g.Follows(i); len(src) > 0 && !g.InCycle(i) {
 		return "replicates from " + servers[src[0]].Name
 	}
 	return ""

@@ -193,6 +193,27 @@ type SemiSync struct {
 	WaitNoReplica bool
 }
 
+// neverFallsBack is the least timeout that counts as waiting for ever.
+const neverFallsBack = 30 * 24 * time.Hour
+
+// Weakness names the setting of a primary by which a commit can be acknowledged
+// though no replica has it, "" for none.
+func (s SemiSync) Weakness() string {
+	switch {
+	case !s.Known:
+		return "its semi-sync settings are not known"
+	case !s.PrimaryOn:
+		return "rpl_semi_sync_master_enabled is OFF"
+	case s.Timeout < neverFallsBack:
+		return fmt.Sprintf("rpl_semi_sync_master_timeout is %v, after which commits are no longer acknowledged by a replica", s.Timeout)
+	case !s.WaitNoReplica:
+		return "rpl_semi_sync_master_wait_no_slave is OFF"
+	case s.WaitPoint != "AFTER_SYNC":
+		return "rpl_semi_sync_master_wait_point is " + s.WaitPoint + ", not AFTER_SYNC"
+	}
+	return ""
+}
+
 // Server is what is known of one server from its last completed probe. Fields
 // below Evidence keep their last values while the server does not answer, so
 // that a person can see them; decisions about a live server look at Evidence first.

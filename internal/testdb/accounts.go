@@ -7,7 +7,10 @@ import (
 
 var monitorGrants = []string{"REPLICA MONITOR, BINLOG MONITOR, PROCESS ON *.*"}
 
-var operateGrants = []string{"REPLICATION SLAVE ADMIN, READ_ONLY ADMIN, CONNECTION ADMIN, RELOAD ON *.*"}
+var operateGrants = []string{
+	"REPLICATION SLAVE ADMIN, REPLICATION MASTER ADMIN, READ_ONLY ADMIN, CONNECTION ADMIN, BINLOG ADMIN, EVENT, SET USER, RELOAD ON *.*",
+	"CREATE, SELECT, INSERT, UPDATE ON lockstep.*",
+}
 
 // accounts returns all accounts but root.
 func (o *Options) accounts() []Account {

@@ -1,5 +1,6 @@
-// Package api serves the views of a daemon's monitors over HTTP. Handlers read
-// views only: none of them touches a server of the clusters.
+// Package api serves the views of a daemon's monitors over HTTP, and takes
+// commands for them. Handlers touch no server of the clusters: they read views,
+// and hand commands to the monitor.
 package api
 
 import (
@@ -37,6 +38,9 @@ func Handler(list Monitors) http.Handler {
 	mux.HandleFunc("GET /v1/clusters", a.clusters)
 	mux.HandleFunc("GET /v1/clusters/{name}", a.cluster)
 	mux.HandleFunc("GET /v1/clusters/{name}/primary", a.primary)
+	mux.HandleFunc("POST /v1/clusters/{name}/commands", a.command)
+	mux.HandleFunc("GET /v1/clusters/{name}/operations", a.operations)
+	mux.HandleFunc("GET /v1/clusters/{name}/operations/{id}", a.operation)
 	mux.HandleFunc("GET /healthz", a.healthz)
 	mux.HandleFunc("GET /readyz", a.readyz)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {

@@ -146,6 +146,18 @@ func New(cfg Config) (*Fleet, error) {
 // Trust replaces the accounts, beside the monitor's own, whose locks count.
 func (f *Fleet) Trust(users []string) { f.trusted.Store(&users) }
 
+// Fence has servers set read-only in the first round trip of their next
+// connection, until an instant. Those that are not named are not.
+func (f *Fleet) Fence(names []string, until time.Duration) {
+	for _, p := range f.probers {
+		u := time.Duration(0)
+		if slices.Contains(names, p.srv.Name) {
+			u = until
+		}
+		p.fenceUntil.Store(int64(u))
+	}
+}
+
 // trusts reports whether locks of an account count for a monitor that logs in as own.
 func (f *Fleet) trusts(own, user string) bool {
 	return user == own || slices.Contains(*f.trusted.Load(), user)

@@ -60,3 +60,12 @@ func classify(err error, established bool) topology.Evidence {
 	}
 	return topology.OtherFailure
 }
+
+// Code is the error code of the server in an error, zero for none.
+func Code(err error) uint16 {
+	var my *mysql.MySQLError
+	if errors.As(err, &my) {
+		return my.Number
+	}
+	return 0
+}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -38,6 +39,9 @@ type prober struct {
 	// former are the ids of this monitor's own sessions that have ended on its
 	// side; the server may not know yet.
 	former map[uint64]bool
+	// fenceUntil is the instant until which a new connection sets the server
+	// read-only at once; zero for not.
+	fenceUntil atomic.Int64
 
 	mu     sync.Mutex
 	server topology.Server
@@ -171,7 +175,7 @@ func (p *prober) probe(parent context.Context) (changed bool) {
 	sent := p.f.cfg.Now()
 	var err error
 	if p.sess == nil {
-		p.sess, err = openSession(ctx, p.srv, p.f.cfg.Timing.WaitTimeout)
+		p.sess, err = openSession(ctx, p.srv, p.f.cfg.Timing.WaitTimeout, p.fence())
 		if err == nil {
 			p.use(p.sess)
 			// The connection may have taken most of the time: the probe has its own.
@@ -228,6 +232,17 @@ func (p *prober) probe(parent context.Context) (changed bool) {
 	return server.Evidence != before.Evidence
 }
 
+// fence is what a new connection sends before all else, "" for nothing.
+func (p *prober) fence() string {
+	if p.f.cfg.Now() >= time.Duration(p.fenceUntil.Load()) {
+		return ""
+	}
+	return locks.TakeStatement(p.f.cfg.Names, p.f.cfg.Timing.WaitTimeout) + ";" + mariadb.FenceIfHeld(fenceWait)
+}
+
+// fenceWait bounds how long a fence waits for running commits.
+const fenceWait = time.Second
+
 // use makes a session the one that holds the locks.
 func (p *prober) use(s *session) {
 	p.sess = s
@@ -257,7 +272,7 @@ func (p *prober) regrant(parent context.Context) {
 	p.checked = p.f.cfg.Now()
 	ctx, end := p.begin(parent, p.f.cfg.Timing.Timeout)
 	defer end()
-	s, err := openSession(ctx, p.srv, p.f.cfg.Timing.WaitTimeout)
+	s, err := openSession(ctx, p.srv, p.f.cfg.Timing.WaitTimeout, "")
 	if err != nil {
 		return
 	}
@@ -277,7 +292,7 @@ func (p *prober) explainClose(parent context.Context, server *topology.Server) {
 	defer end()
 	ctx, cancel := context.WithTimeout(ctx, p.f.patience())
 	defer cancel()
-	s, err := openSession(ctx, p.srv, p.f.cfg.Timing.WaitTimeout)
+	s, err := openSession(ctx, p.srv, p.f.cfg.Timing.WaitTimeout, "")
 	if err == nil {
 		s.goodbye()
 		return

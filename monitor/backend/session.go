@@ -43,8 +43,9 @@ type session struct {
 var _ locks.Querier = (*session)(nil)
 
 // openSession connects, sets the session's wait_timeout at once and makes sure
-// that it talks to the server itself. ctx bounds all of it.
-func openSession(ctx context.Context, srv Server, w time.Duration) (*session, error) {
+// that it talks to the server itself. ctx bounds all of it. What is in first is
+// sent before all else; that the server refuses it is no reason to give up.
+func openSession(ctx context.Context, srv Server, w time.Duration, first string) (*session, error) {
 	s := &session{}
 	cfg := mysql.NewConfig()
 	cfg.User, cfg.Passwd = srv.User, srv.Password
@@ -75,6 +76,12 @@ func openSession(ctx context.Context, srv Server, w time.Duration) (*session, er
 	if s.conn, err = s.db.Connx(ctx); err != nil {
 		_ = s.db.Close()
 		return nil, fmt.Errorf("connect: %w", err)
+	}
+	if first != "" {
+		if _, err := s.Query(ctx, first); err != nil && Code(err) == 0 {
+			s.close()
+			return nil, fmt.Errorf("fence: %w", err)
+		}
 	}
 	if err := s.greet(ctx, w, srv.Flavor); err != nil {
 		s.close()

@@ -70,6 +70,9 @@ type Policy struct {
 	// StateSchema is the database in which the last failover is noted on the
 	// primary, so that every monitor sees the block; "-" for none.
 	StateSchema string
+	// KeepConnections are accounts whose connections a switchover never ends; those
+	// of monitors are among them.
+	KeepConnections []string
 	// WriteProbe is a table (schema.name) into which a heartbeat row is written on
 	// the primary; empty for no write probe.
 	WriteProbe string

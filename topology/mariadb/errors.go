@@ -16,6 +16,9 @@ const (
 	errPasswordExpired        = 1820
 	errConnectionKilled       = 1927
 	errSpecificAccessDenied   = 1227
+	errNoSuchThread           = 1094
+	errLockWaitTimeout        = 1205
+	errStatementTimeout       = 1969
 )
 
 // Classify maps an error code to its class of evidence.
@@ -36,3 +39,13 @@ func Classify(code uint16) topology.Evidence {
 // MissingPrivilege reports whether the code means that a statement needs a
 // privilege that the account lacks.
 func MissingPrivilege(code uint16) bool { return code == errSpecificAccessDenied }
+
+// GaveUpWaiting reports whether the code means that a statement ran into the
+// bound on how long it may wait for others.
+func GaveUpWaiting(code uint16) bool {
+	return code == errLockWaitTimeout || code == errStatementTimeout
+}
+
+// NoSuchConnection reports whether the code means that a connection to be killed
+// had ended already.
+func NoSuchConnection(code uint16) bool { return code == errNoSuchThread }

@@ -1,0 +1,118 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"time"
+
+	"github.com/lockstep-ha/lockstep/monitor"
+	"github.com/lockstep-ha/lockstep/monitor/operation"
+)
+
+// Limits of commands.
+const (
+	maxBody     = 16 << 10
+	maxRelease  = time.Hour
+	commandTime = 4 * time.Second // less than readTimeout, the write limit of the server
+)
+
+// Problem is the body of a command that was not carried out.
+type Problem struct {
+	Error string `json:"error"`
+	// Code tells why in one word: refused, not_primary_monitor, busy, stopped,
+	// invalid or failed.
+	Code     string              `json:"code"`
+	Refusals []operation.Refusal `json:"refusals,omitempty"`
+}
+
+// command carries out a command. The content type must be application/json: a
+// page in a browser cannot send that to another origin without being asked first.
+func (a api) command(w http.ResponseWriter, r *http.Request) {
+	m := a.find(w, r)
+	if m == nil {
+		return
+	}
+	if t, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || t != "application/json" {
+		answer(w, http.StatusUnsupportedMediaType, Problem{Error: "the content type must be application/json", Code: "invalid"})
+		return
+	}
+	var cmd monitor.Command
+	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
+	dec.DisallowUnknownFields()
+	if err := dec.Decode(&cmd); err != nil {
+		answer(w, http.StatusBadRequest, Problem{Error: fmt.Sprintf("the command cannot be read: %v", err), Code: "invalid"})
+		return
+	}
+	if cmd.Action == monitor.ActReleaseLocks {
+		releaseLocks(w, m, cmd.Value)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), commandTime)
+	defer cancel()
+	reply, err := m.Command(ctx, cmd)
+	if err != nil {
+		status, p := problemOf(err)
+		answer(w, status, p)
+		return
+	}
+	status := http.StatusOK
+	if reply.ID != "" {
+		status = http.StatusAccepted
+		w.Header().Set("Location", "/v1/clusters/"+m.Cluster()+"/operations/"+reply.ID)
+	}
+	answer(w, status, reply)
+}
+
+// releaseLocks works on any monitor: it gives up what this one holds.
+func releaseLocks(w http.ResponseWriter, m *monitor.Monitor, text string) {
+	d := time.Minute
+	if text != "" {
+		var err error
+		if d, err = time.ParseDuration(text); err != nil || d <= 0 || d > maxRelease {
+			answer(w, http.StatusBadRequest, Problem{Error: fmt.Sprintf("value %q: it must be a duration up to %v", text, maxRelease), Code: "invalid"})
+			return
+		}
+	}
+	m.ReleaseLocks(d)
+	answer(w, http.StatusOK, monitor.Reply{Text: fmt.Sprintf("the locks are released and not taken again for %v", d)})
+}
+
+func problemOf(err error) (int, Problem) {
+	var refused *operation.RefusedError
+	switch {
+	case errors.As(err, &refused):
+		return http.StatusConflict, Problem{Error: err.Error(), Code: "refused", Refusals: refused.Refusals}
+	case errors.Is(err, monitor.ErrNotPrimaryMonitor):
+		return http.StatusConflict, Problem{Error: err.Error(), Code: "not_primary_monitor"}
+	case errors.Is(err, monitor.ErrBusy):
+		return http.StatusConflict, Problem{Error: err.Error(), Code: "busy"}
+	case errors.Is(err, monitor.ErrStopped):
+		return http.StatusServiceUnavailable, Problem{Error: err.Error(), Code: "stopped"}
+	case errors.Is(err, monitor.ErrInvalid):
+		return http.StatusBadRequest, Problem{Error: err.Error(), Code: "invalid"}
+	}
+	return http.StatusInternalServerError, Problem{Error: err.Error(), Code: "failed"}
+}
+
+func (a api) operations(w http.ResponseWriter, r *http.Request) {
+	if m := a.find(w, r); m != nil {
+		answer(w, http.StatusOK, map[string]any{"operations": m.Operations()})
+	}
+}
+
+func (a api) operation(w http.ResponseWriter, r *http.Request) {
+	m := a.find(w, r)
+	if m == nil {
+		return
+	}
+	rec, ok := m.Operation(r.PathValue("id"))
+	if !ok {
+		problem(w, http.StatusNotFound, fmt.Sprintf("this monitor has no operation %q: the history of each monitor is its own", r.PathValue("id")))
+		return
+	}
+	answer(w, http.StatusOK, rec)
+}

@@ -1,0 +1,183 @@
+package monitor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lockstep-ha/lockstep/monitor/operation"
+	"github.com/lockstep-ha/lockstep/topology"
+	"github.com/lockstep-ha/lockstep/topology/gtid"
+	"github.com/lockstep-ha/lockstep/topology/mariadb"
+)
+
+// fenceWait bounds how long SET GLOBAL read_only may wait on a server that is to
+// be fenced.
+const fenceWait = time.Second
+
+// fences reports whether servers beside the primary are set read-only.
+func (m *Monitor) fences() bool {
+	return m.d.cfg.Policy.AutoRejoin || m.d.cfg.Policy.EnforceReadOnly
+}
+
+// fenceReturning has the servers that do not answer set read-only in the first
+// round trip of their next connection, for as long as this monitor may act.
+func (m *Monitor) fenceReturning(fleet Fleet, s scene, act bool) {
+	f, ok := fleet.(interface {
+		Fence(names []string, until time.Duration)
+	})
+	if !ok {
+		return
+	}
+	var names []string
+	if primary := indexOf(s.servers, m.mem.chosen); act && m.fences() && primary >= 0 && s.servers[primary].Writable() {
+		for i, sv := range s.servers {
+			if i != primary && !sv.Up() && sv.EverSeen && !sv.Maintenance && sv.SameAs == "" {
+				names = append(names, sv.Name)
+			}
+		}
+	}
+	f.Fence(names, s.d.Lease)
+}
+
+// enforce sets read_only as the policy says: on every server beside the primary,
+// and off on the primary.
+func (m *Monitor) enforce(ctx context.Context, h *hands) {
+	primary := indexOf(h.s.servers, m.mem.chosen)
+	if primary < 0 || !h.s.servers[primary].Up() {
+		return
+	}
+	p := h.s.servers[primary]
+	var calls []operation.Call
+	if m.d.cfg.Policy.EnforceWritable && p.ReadOnly == topology.Yes && !m.anotherWritable(h.s, primary) && topology.Ahead(h.s.servers, primary, true) == "" {
+		calls = append(calls, operation.Call{Server: p.Name, SQL: mariadb.SetWritable(), Limit: m.timing.Timeout})
+	}
+	if m.fences() && p.ReadOnly == topology.No {
+		for i, sv := range h.s.servers {
+			if i == primary || !sv.Writable() || sv.Maintenance || sv.SameAs != "" || m.ops.joins[sv.Name] != nil || h.Now() < m.ops.fenceAt[sv.Name] {
+				continue
+			}
+			calls = append(calls, operation.Call{Server: sv.Name, SQL: mariadb.SetReadOnly(fenceWait), Limit: fenceWait + m.timing.Timeout, Patience: m.timing.Interval / 4})
+		}
+	}
+	if len(calls) == 0 {
+		return
+	}
+	if err := h.Verify(ctx); err != nil {
+		return
+	}
+	for i, a := range h.Execute(ctx, calls) {
+		name, on := calls[i].Server, calls[i].Server == p.Name
+		m.ops.fenceAt[name] = h.Now() + m.timing.Interval
+		if a.Err == nil {
+			m.log.Warn().Str("event", "read_only_enforced").Str("server", name).Bool("writable", on).Msg("read_only was set as the policy says")
+			continue
+		}
+		// Others wait behind a read_only that waits: the next try is far away.
+		m.ops.fenceAt[name] = h.Now() + m.timing.Settle
+		m.log.Warn().Str("event", "read_only_failed").Str("server", name).Bool("writable", on).AnErr("error", a.Err).Msg("read_only could not be set")
+	}
+}
+
+func (m *Monitor) anotherWritable(s scene, primary int) bool {
+	for i, sv := range s.servers {
+		if i != primary && sv.Writable() {
+			return true
+		}
+	}
+	return false
+}
+
+// rejoin starts what brings stray servers to the primary, where that is wanted.
+func (m *Monitor) rejoin(ctx context.Context, h *hands) (again time.Duration) {
+	if !m.d.cfg.Policy.AutoRejoin || m.shared.paused != "" {
+		clear(m.ops.refused)
+		return 0
+	}
+	c := m.sight(h.s)
+	if c.Primary < 0 || !c.Servers[c.Primary].Writable() || (m.ops.current != nil && !m.ops.current.Ended()) {
+		return 0
+	}
+	for i, sv := range c.Servers {
+		if operation.Stray(c, i) == "" {
+			if m.ops.joins[sv.Name] == nil {
+				delete(m.ops.refused, sv.Name)
+			}
+			continue
+		}
+		if m.ops.joins[sv.Name] != nil || h.Now() < m.ops.joinAt[sv.Name] {
+			continue
+		}
+		r := operation.Request{Kind: operation.Rejoin, To: sv.Name, Automatic: true}
+		plan, err := m.planRejoin(ctx, h, r)
+		var refused *operation.RefusedError
+		switch {
+		case errors.As(err, &refused) && refused.Refusals[0].Code == "too_early":
+			again = soonest(again, minGap)
+		case errors.As(err, &refused):
+			m.ops.refused[sv.Name] = refused.Refusals[0]
+			m.ops.joinAt[sv.Name] = h.Now() + m.timing.Settle
+		case err != nil:
+			m.ops.joinAt[sv.Name] = h.Now() + m.timing.Settle
+		default:
+			m.ops.joins[sv.Name] = m.start(h, plan, r)
+			again = minGap
+		}
+	}
+	return again
+}
+
+// planRejoin plans with the server as the tick before saw it and the primary as
+// this one did, so that nothing that the primary logged in between looks errant.
+func (m *Monitor) planRejoin(ctx context.Context, h *hands, r operation.Request) (operation.Plan, error) {
+	c := m.sight(h.s)
+	i := c.Index(r.To)
+	if i >= 0 && c.Primary >= 0 && i != c.Primary {
+		if len(m.ops.before) == len(c.Servers) && m.ops.before[i].Up() && c.Servers[i].Up() {
+			c.Servers = slices.Clone(c.Servers)
+			c.Servers[i] = m.ops.before[i]
+			c.Servers[i].Settings = h.s.servers[i].Settings
+			c.Graph = topology.NewGraph(c.Servers)
+		}
+	}
+	return operation.PlanRejoin(c, m.d.cfg.Policy, r, m.history(ctx, h, c))
+}
+
+// history asks the primary for the start of its oldest binary log.
+func (m *Monitor) history(ctx context.Context, h *hands, c operation.Cluster) operation.History {
+	if c.Primary < 0 || !c.Servers[c.Primary].Up() {
+		return operation.History{}
+	}
+	ask := func(sql string) (operation.Answer, bool) {
+		a := h.Execute(ctx, []operation.Call{{Server: c.Servers[c.Primary].Name, SQL: sql, Limit: m.timing.Timeout, Reads: true}})[0]
+		return a, a.Err == nil && len(a.Tables) > 0 && len(a.Tables[0].Rows) > 0
+	}
+	logs, ok := ask(mariadb.OldestBinlog)
+	if !ok {
+		return operation.History{}
+	}
+	file := logs.Tables[0].Row(0).String("Log_name")
+	start, ok := ask(mariadb.BinlogStart(file))
+	if !ok {
+		return operation.History{}
+	}
+	pos, err := gtid.ParsePosition(start.Tables[0].Row(0).String("pos"))
+	return operation.History{Oldest: pos, Known: err == nil}
+}
+
+// operationFaults are what operations could not or must not do, by server.
+func (m *Monitor) operationFaults() []FaultView {
+	var out []FaultView
+	for _, s := range m.d.servers {
+		if r, ok := m.ops.refused[s.Name]; ok {
+			out = append(out, FaultView{Code: "not_joined", Server: s.Name, Text: r.Text, Remedy: r.Remedy})
+		}
+	}
+	if m.shared.problem != "" {
+		out = append(out, FaultView{Code: "state_not_kept", Text: m.shared.problem,
+			Remedy: fmt.Sprintf("grant the monitor CREATE, SELECT, INSERT, UPDATE ON `%s`.*, or set state_schema = \"\"", m.d.cfg.Policy.StateSchema)})
+	}
+	return out
+}

@@ -1,0 +1,351 @@
+package monitor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/lockstep-ha/lockstep/election"
+	"github.com/lockstep-ha/lockstep/monitor/operation"
+	"github.com/lockstep-ha/lockstep/topology"
+)
+
+// maxRecords bounds the history that a monitor keeps.
+const maxRecords = 100
+
+// operations is what the loop remembers of operations. It is owned by the
+// goroutine of Run.
+type operations struct {
+	detector operation.Detector
+	verdict  operation.Verdict
+	// current moves the primary; joins bring servers to it, by name.
+	current *operation.Run
+	joins   map[string]*operation.Run
+	// retryAt is the earliest instant of the next automatic failover after one that
+	// failed; joinAt the same for each server.
+	retryAt time.Duration
+	joinAt  map[string]time.Duration
+	// fenceAt is the earliest instant at which read_only is set on a server again.
+	fenceAt map[string]time.Duration
+	// refused is why a server is not joined.
+	refused map[string]operation.Refusal
+	// before are the servers as the tick before saw them.
+	before []topology.Server
+	serial int
+	closed []operation.Record
+	// notYet is why no failover is started though the primary has failed.
+	notYet string
+	logged map[string]int
+	// published is how many closed operations other goroutines can see.
+	published int
+}
+
+func newOperations() operations {
+	return operations{joins: map[string]*operation.Run{}, joinAt: map[string]time.Duration{}, fenceAt: map[string]time.Duration{},
+		refused: map[string]operation.Refusal{}, logged: map[string]int{}}
+}
+
+// assess looks for a failed primary. It runs in every tick, whatever the role.
+func (m *Monitor) assess(s scene) {
+	since := s.now
+	if s.d.Role != election.Secondary && s.d.SettledAt != 0 {
+		since = s.d.SettledAt - s.timing.Settle
+	}
+	if s.d.Tally.Mode == election.None {
+		since = 0
+	}
+	m.ops.verdict = m.ops.detector.Look(operation.Sight{Cluster: m.sight(s), Timing: s.timing, Mode: s.d.Tally.Mode, MajoritySince: since, Policy: m.d.cfg.Policy})
+}
+
+// operate is step 6 of a tick: what a primary monitor changes on the servers. It
+// returns after what time the next tick should begin, zero for an interval.
+func (m *Monitor) operate(ctx context.Context, fleet Fleet, s scene) (again time.Duration) {
+	h := &hands{m: m, fleet: fleet, s: s}
+	defer m.record()
+	defer func() { m.ops.before = slices.Clone(s.servers) }()
+	if s.d.Role != election.Primary {
+		m.fenceReturning(fleet, s, false)
+		m.abandon(h, s)
+		m.answer(func(Command) (Reply, error) {
+			return Reply{}, fmt.Errorf("%w: %s; %s", ErrNotPrimaryMonitor, s.d.Reason, primaryMonitor(s))
+		})
+		m.readState(ctx, h)
+		return m.urgent(s)
+	}
+	m.fenceReturning(fleet, s, true)
+	again = m.readState(ctx, h)
+	m.answer(func(c Command) (Reply, error) { return m.command(ctx, h, c) })
+	m.failover(ctx, h)
+	again = soonest(again, m.advance(ctx, h))
+	if m.foreground() {
+		return soonest(again, m.urgent(s))
+	}
+	m.enforce(ctx, h)
+	again = soonest(again, m.rejoin(ctx, h))
+	m.writeState(ctx, h)
+	return soonest(again, m.urgent(s))
+}
+
+// urgent is how soon to look again while the primary has failed.
+func (m *Monitor) urgent(s scene) time.Duration {
+	v := m.ops.verdict
+	if !v.Failed {
+		return 0
+	}
+	if v.Dead {
+		return max(min(v.At-s.now, 20*time.Millisecond), minGap)
+	}
+	if v.At > s.now {
+		return max(min(v.At-s.now, s.timing.Interval/4), minGap)
+	}
+	return s.timing.Interval / 4
+}
+
+// foreground reports whether an operation is under way that has not had its effect.
+func (m *Monitor) foreground() bool {
+	return m.ops.current != nil && !m.ops.current.Turned() && !m.ops.current.Ended()
+}
+
+// answer takes the waiting command, if any.
+func (m *Monitor) answer(f func(Command) (Reply, error)) {
+	select {
+	case a := <-m.inbox:
+		r, err := f(a.cmd)
+		a.reply <- answered{r, err}
+	default:
+	}
+}
+
+// abandon ends everything under way: the majority is gone.
+func (m *Monitor) abandon(h *hands, s scene) {
+	for _, r := range m.running() {
+		r.Abandon(h, "the majority was lost: "+s.d.Reason)
+	}
+	m.finish(h.Now())
+}
+
+func (m *Monitor) running() []*operation.Run {
+	var out []*operation.Run
+	if m.ops.current != nil {
+		out = append(out, m.ops.current)
+	}
+	for _, s := range m.d.servers {
+		if r := m.ops.joins[s.Name]; r != nil {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// failover starts an automatic failover where one is due, and says why not.
+func (m *Monitor) failover(_ context.Context, h *hands) {
+	m.ops.notYet = ""
+	v, now := m.ops.verdict, h.Now()
+	if !v.Failed || m.foreground() {
+		return
+	}
+	policy := m.d.cfg.Policy
+	switch why := m.blocked(now); {
+	case !policy.AutoFailover:
+		m.ops.notYet = "auto_failover is off: a person has to start the failover"
+	case m.shared.paused != "":
+		m.ops.notYet = m.shared.paused
+	case why != "":
+		m.ops.notYet = why
+	case !v.Due(now):
+		m.ops.notYet = v.Reason
+	case now < m.ops.retryAt:
+		m.ops.notYet = fmt.Sprintf("the last attempt failed; the next is in %v", (m.ops.retryAt - now).Round(time.Millisecond))
+	default:
+		r := operation.Request{Kind: operation.Failover, Automatic: true}
+		plan, err := operation.PlanFailover(m.sight(h.s), policy, r)
+		if err != nil {
+			m.ops.notYet = err.Error()
+			return
+		}
+		plan.Reason = v.Reason + "; " + plan.Reason
+		m.begin(h, plan, r)
+	}
+}
+
+// begin starts an operation that moves the primary. What was under way in the
+// background gives way.
+func (m *Monitor) begin(h *hands, plan operation.Plan, r operation.Request) *operation.Run {
+	for _, old := range m.running() {
+		old.Abandon(h, "a "+string(plan.Kind)+" has begun")
+	}
+	m.finish(h.Now())
+	m.ops.current = m.start(h, plan, r)
+	return m.ops.current
+}
+
+func (m *Monitor) start(h *hands, plan operation.Plan, r operation.Request) *operation.Run {
+	m.ops.serial++
+	id := fmt.Sprintf("%s-%s-%d", h.Wall().Format("20060102T150405"), m.d.cfg.Name, m.ops.serial)
+	m.log.Warn().Str("event", "operation_started").Str("id", id).Str("kind", string(plan.Kind)).Str("from", plan.From).Str("to", plan.To).
+		Bool("automatic", r.Automatic).Str("reason", plan.Reason).Msg("operation started")
+	return operation.Start(id, plan, m.d.cfg.Policy, r, h)
+}
+
+// advance goes on with everything under way.
+func (m *Monitor) advance(ctx context.Context, h *hands) (again time.Duration) {
+	c := m.sight(h.s)
+	if run := m.ops.current; run != nil {
+		turned := run.Turned()
+		again = run.Advance(ctx, c, h)
+		if run.Turned() && !turned {
+			m.turn(h, run)
+			again = minGap
+		}
+	}
+	for _, s := range m.d.servers {
+		if r := m.ops.joins[s.Name]; r != nil {
+			again = soonest(again, r.Advance(ctx, c, h))
+		}
+	}
+	m.finish(h.Now())
+	return again
+}
+
+// turn makes the server that an operation has promoted the chosen primary. The
+// operation has waited for as long as stale views of others can name the one before.
+func (m *Monitor) turn(h *hands, run *operation.Run) {
+	m.mem = memory{chosen: run.Plan.To}
+	if run.Plan.Kind == operation.Failover {
+		m.noteFailover(h.Now(), run.Plan)
+	}
+}
+
+// finish moves what has ended into the history.
+func (m *Monitor) finish(now time.Duration) {
+	pause := m.timing.Settle
+	if r := m.ops.current; r != nil && r.Ended() {
+		m.ended(r)
+		if r.Record.Outcome != operation.Done {
+			m.ops.retryAt = now + min(pause, 5*m.timing.Interval)
+		}
+		m.ops.current = nil
+	}
+	for _, s := range m.d.servers {
+		r := m.ops.joins[s.Name]
+		if r == nil || !r.Ended() {
+			continue
+		}
+		m.ended(r)
+		delete(m.ops.joins, s.Name)
+		if r.Record.Outcome != operation.Done {
+			m.ops.joinAt[s.Name] = now + pause
+			m.ops.refused[s.Name] = operation.Refusal{Code: "rejoin_failed", Text: "the last attempt to join it failed: " + r.Record.Detail, Remedy: "it is tried again; see the history"}
+		}
+	}
+}
+
+func (m *Monitor) ended(r *operation.Run) {
+	m.ops.closed = append([]operation.Record{r.Record}, m.ops.closed...)
+	if len(m.ops.closed) > maxRecords {
+		m.ops.closed = m.ops.closed[:maxRecords]
+	}
+	e := m.log.Info()
+	if r.Record.Outcome != operation.Done || len(r.Record.Warnings) > 0 {
+		e = m.log.Warn()
+	}
+	e.Str("event", "operation_ended").Str("id", r.Record.ID).Str("kind", string(r.Record.Kind)).Str("from", r.Record.From).Str("to", r.Record.To).
+		Str("outcome", r.Record.Outcome).Str("detail", r.Record.Detail).Strs("warnings", r.Record.Warnings).
+		Dur("took_ms", r.Record.EndedAt.Sub(r.Record.StartedAt)).Msg("operation ended")
+	delete(m.ops.logged, r.Record.ID)
+}
+
+// record makes what happened visible to other goroutines, and logs steps as they end.
+func (m *Monitor) record() {
+	runs := m.running()
+	if len(runs) == 0 && len(m.ops.closed) == m.ops.published {
+		return
+	}
+	var list []operation.Record
+	for _, r := range runs {
+		rec := r.Record
+		rec.Steps = slices.Clone(rec.Steps)
+		rec.Warnings = slices.Clone(rec.Warnings)
+		list = append(list, rec)
+		n := m.ops.logged[rec.ID]
+		for n < len(rec.Steps) && rec.Steps[n].Outcome != operation.Running {
+			st := rec.Steps[n]
+			m.log.Info().Str("event", "operation_step").Str("id", rec.ID).Str("step", st.Name).Str("server", st.Server).Str("outcome", st.Outcome).
+				Float64("took_ms", st.TookMS).Str("detail", st.Detail).Msg("step")
+			n++
+		}
+		m.ops.logged[rec.ID] = n
+	}
+	m.ops.published = len(m.ops.closed)
+	list = append(list, m.ops.closed...)
+	m.records.Store(&list)
+}
+
+// command carries out what a person asks of the primary monitor.
+func (m *Monitor) command(ctx context.Context, h *hands, c Command) (Reply, error) {
+	switch c.Action {
+	case ActFailover, ActSwitchover, ActResetReplication, ActRejoin:
+		return m.operation(ctx, h, c)
+	case ActCancel:
+		if m.ops.current == nil || !m.ops.current.Cancel() {
+			return Reply{}, fmt.Errorf("%w: no operation is under way that could be cancelled", ErrInvalid)
+		}
+		return Reply{ID: m.ops.current.Record.ID, Text: "it is cancelled before its next step"}, nil
+	case ActAcknowledge, ActPause, ActResume, ActMaintenance, ActPromotion, ActDrain:
+		return m.setShared(h, c)
+	}
+	return Reply{}, fmt.Errorf("%w: there is no action %q", ErrInvalid, c.Action)
+}
+
+func (m *Monitor) operation(ctx context.Context, h *hands, c Command) (Reply, error) {
+	r := operation.Request{Kind: operation.Kind(c.Action), To: c.Server, Force: c.Force}
+	cluster, policy := m.sight(h.s), m.d.cfg.Policy
+	if m.foreground() && !c.DryRun {
+		return Reply{}, fmt.Errorf("%w: %s %s", ErrBusy, m.ops.current.Plan.Kind, m.ops.current.Record.ID)
+	}
+	var plan operation.Plan
+	var err error
+	switch c.Action {
+	case ActFailover:
+		if refusal := m.manualFailover(h, c.Force); refusal != nil {
+			return Reply{}, &operation.RefusedError{Kind: operation.Failover, Refusals: []operation.Refusal{*refusal}}
+		}
+		plan, err = operation.PlanFailover(cluster, policy, r)
+	case ActSwitchover:
+		plan, err = operation.PlanSwitchover(cluster, policy, r)
+	case ActRejoin:
+		plan, err = m.planRejoin(ctx, h, r)
+	default:
+		plan, err = operation.PlanReset(cluster, policy, r)
+	}
+	if err != nil {
+		return Reply{}, err
+	}
+	if c.DryRun {
+		return Reply{Plan: &plan, Text: plan.String()}, nil
+	}
+	if c.Action == ActRejoin {
+		if old := m.ops.joins[plan.To]; old != nil {
+			return Reply{}, fmt.Errorf("%w: %s is being joined", ErrBusy, plan.To)
+		}
+		run := m.start(h, plan, r)
+		m.ops.joins[plan.To] = run
+		return Reply{ID: run.Record.ID, Plan: &plan, Text: "started"}, nil
+	}
+	run := m.begin(h, plan, r)
+	return Reply{ID: run.Record.ID, Plan: &plan, Text: "started"}, nil
+}
+
+// manualFailover says why a person may not start a failover yet.
+func (m *Monitor) manualFailover(h *hands, force bool) *operation.Refusal {
+	v := m.ops.verdict
+	i := indexOf(h.s.servers, m.mem.chosen)
+	switch {
+	case i >= 0 && h.s.servers[i].Up():
+		return &operation.Refusal{Code: "primary_up", Text: fmt.Sprintf("the primary %s answers", m.mem.chosen), Remedy: "use switchover"}
+	case v.Due(h.Now()) || force || i < 0:
+		return nil
+	}
+	return &operation.Refusal{Code: "not_safe_yet", Text: v.Reason, Remedy: "wait, or override if you know that it is off", Force: true}
+}

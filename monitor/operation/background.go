@@ -1,0 +1,233 @@
+package operation
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/lockstep-ha/lockstep/topology/mariadb"
+)
+
+// Of steps after the turn.
+const (
+	// backgroundPatience keeps a replica that hangs from holding up the ticks.
+	backgroundPatience = 250 * time.Millisecond
+	maxAttempts        = 3
+	retryPause         = time.Second
+)
+
+// background advances every lane by what can be done now. It returns after what
+// time to call again, zero when all lanes have ended.
+func (r *Run) background(ctx context.Context, c Cluster, s Servers) time.Duration {
+	var again time.Duration
+	sooner := func(d time.Duration) {
+		if again == 0 || d < again {
+			again = d
+		}
+	}
+	var ready []*lane
+	for _, l := range r.lanes {
+		if r.look(c, s, l) {
+			ready = append(ready, l)
+		}
+	}
+	if len(ready) > 0 {
+		if err := s.Verify(ctx); err != nil {
+			r.end(s, Abandoned, fmt.Sprintf("given up: %v; %s is the primary, what follows was not finished", err, r.Plan.To))
+			return poll
+		}
+		r.sendLanes(ctx, s, ready)
+		sooner(poll)
+	}
+	for _, l := range r.lanes {
+		if l.next < len(l.steps) {
+			sooner(max(min((s.Now()-l.began)/10, time.Second), poll))
+		}
+	}
+	return again
+}
+
+// look advances a lane past what only has to be seen, and reports whether its
+// next step is to be sent.
+func (r *Run) look(c Cluster, s Servers, l *lane) bool {
+	for l.next < len(l.steps) {
+		st := l.steps[l.next]
+		now := s.Now()
+		if l.began == 0 {
+			l.began = now
+			r.note(s, st)
+		}
+		late := now-l.began > st.limit()
+		server, _ := c.server(st.Server)
+		switch {
+		case st.wait != nil:
+			ok, why := st.wait(c, l.sent)
+			if ok {
+				r.laneDone(s, l, Done, "")
+				continue
+			}
+			l.problem = why
+		case l.unsure && server.Up() && server.SentAt >= l.sent:
+			if st.seen(server) {
+				r.laneDone(s, l, Done, "")
+				continue
+			}
+			l.unsure = false
+			l.attempts++
+			if l.attempts >= maxAttempts {
+				r.laneFailed(s, l)
+				return false
+			}
+			l.retryAt = now + retryPause
+		case !l.unsure && now >= l.retryAt:
+			return true
+		}
+		if late && now >= l.retryAt {
+			r.laneFailed(s, l)
+		}
+		return false
+	}
+	return false
+}
+
+func (r *Run) sendLanes(ctx context.Context, s Servers, ready []*lane) {
+	var calls []Call
+	var sent []*lane
+	for _, l := range ready {
+		st := l.steps[l.next]
+		if st.special != plain {
+			a := r.events(ctx, s, st)
+			l.sent = s.Now()
+			r.answered(s, l, st, a)
+			continue
+		}
+		call := Call{Server: st.Server, SQL: st.sql, Limit: st.limit()}
+		if st.seen != nil {
+			call.Patience = backgroundPatience
+		}
+		calls = append(calls, call)
+		sent = append(sent, l)
+	}
+	if len(calls) == 0 {
+		return
+	}
+	answers := s.Execute(ctx, calls)
+	for i, l := range sent {
+		l.sent = s.Now()
+		r.answered(s, l, l.steps[l.next], answers[i])
+	}
+}
+
+// answered takes the answer to a step of a lane.
+func (r *Run) answered(s Servers, l *lane, st Step, a Answer) {
+	switch {
+	case a.Err == nil:
+		r.laneDone(s, l, Done, "")
+	case st.seen != nil:
+		l.unsure, l.problem = true, a.Err.Error()
+	case st.soft:
+		r.warn(fmt.Sprintf("%s on %s: %v", st.Name, st.Server, a.Err))
+		r.laneDone(s, l, Warned, a.Err.Error())
+	default:
+		l.problem = a.Err.Error()
+		r.laneFailed(s, l)
+	}
+}
+
+func (r *Run) laneDone(s Servers, l *lane, outcome, detail string) {
+	r.noteEnd(s, l.steps[l.next], outcome, detail)
+	l.next++
+	l.began, l.unsure, l.attempts = 0, false, 0
+}
+
+func (r *Run) laneFailed(s Servers, l *lane) {
+	st := l.steps[l.next]
+	r.noteEnd(s, st, Failed, l.problem)
+	r.warn(fmt.Sprintf("%s on %s: %s", st.Name, st.Server, l.problem))
+	l.next = len(l.steps)
+}
+
+// events moves scheduled events: it asks for them, and alters those that have to be.
+func (r *Run) events(ctx context.Context, s Servers, st Step) Answer {
+	a := s.Execute(ctx, []Call{{Server: st.Server, SQL: mariadb.EventsStatement, Limit: st.limit(), Reads: true}})[0]
+	if a.Err != nil {
+		return a
+	}
+	if len(a.Tables) == 0 {
+		return Answer{Known: true}
+	}
+	events, err := mariadb.ParseEvents(&a.Tables[0])
+	if err != nil {
+		return Answer{Known: true, Err: err}
+	}
+	var statements, names []string
+	if st.special == eventsOff {
+		r.enabled = append([]mariadb.Event{}, mariadb.ToDisable(events)...)
+		for _, e := range r.enabled {
+			statements, names = append(statements, e.DisableOnReplica()), append(names, e.Schema+"."+e.Name)
+		}
+	} else {
+		for _, e := range mariadb.ToEnable(events, r.enabled) {
+			statements, names = append(statements, e.Enable()), append(names, e.Schema+"."+e.Name)
+		}
+	}
+	if len(statements) == 0 {
+		return Answer{Known: true}
+	}
+	if i, ok := r.steps[key(st)]; ok {
+		r.Record.Steps[i].Detail = strings.Join(names, ", ")
+	}
+	return s.Execute(ctx, []Call{{Server: st.Server, SQL: strings.Join(statements, ";"), Limit: st.limit()}})[0]
+}
+
+// killRounds bounds how often privileged connections are looked for.
+const killRounds = 5
+
+// killPrivileged ends the connections of accounts that a read-only server does
+// not stop from writing, a round a call.
+func (r *Run) killPrivileged(ctx context.Context, s Servers, st Step) bool {
+	a := s.Execute(ctx, []Call{{Server: st.Server, SQL: mariadb.PrivilegedSessions(r.p.KeepConnections), Limit: st.limit(), Reads: true}})[0]
+	if a.Err != nil || len(a.Tables) == 0 {
+		r.passed(s, st, fmt.Sprintf("connections could not be listed: %v", a.Err))
+		return true
+	}
+	var kills, who []string
+	for i := range a.Tables[0].Rows {
+		row := a.Tables[0].Row(i)
+		id, ok, err := row.Uint("ID")
+		if err == nil && ok {
+			kills = append(kills, mariadb.Kill(id))
+			who = append(who, fmt.Sprintf("%s@%s, connection %d", row.String("USER"), row.String("HOST"), id))
+		}
+	}
+	if len(kills) == 0 || r.kills >= killRounds {
+		r.passed(s, st, "")
+		return true
+	}
+	r.kills++
+	if err := s.Verify(ctx); err != nil {
+		r.end(s, Abandoned, fmt.Sprintf("given up before the step %s on %s: %v; %s", st.Name, st.Server, err, r.state()))
+		return false
+	}
+	for i, kill := range kills {
+		if a := s.Execute(ctx, []Call{{Server: st.Server, SQL: kill, Limit: statementLimit}})[0]; a.Err != nil && !mariadb.NoSuchConnection(a.Code) {
+			r.warn(fmt.Sprintf("%s: %s: %v", st.Server, who[i], a.Err))
+		} else {
+			r.warn(fmt.Sprintf("%s: ended %s, which may write to a read-only server", st.Server, who[i]))
+		}
+	}
+	return false
+}
+
+// waitingCommits says how many commits wait for an acknowledgement.
+func (r *Run) waitingCommits(ctx context.Context, s Servers, server string) string {
+	a := s.Execute(ctx, []Call{{Server: server, SQL: mariadb.WaitingCommits, Limit: statementLimit, Reads: true}})[0]
+	if a.Err != nil || len(a.Tables) == 0 {
+		return "a long transaction, or commits that wait for a semi-sync acknowledgement"
+	}
+	if n := a.Tables[0].Row(0).String("Value"); n != "0" && n != "" {
+		return n + " commits wait for a semi-sync acknowledgement, and are not ended: that would commit them here alone"
+	}
+	return "a long transaction"
+}

@@ -1,0 +1,202 @@
+package operation
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/lockstep-ha/lockstep/topology"
+	"github.com/lockstep-ha/lockstep/topology/mariadb"
+)
+
+// Request is what a person, or the monitor itself, asks for.
+type Request struct {
+	Kind Kind `json:"kind"`
+	// To names the new primary of a failover, switchover or reset-replication, or
+	// the server that is to rejoin; "" lets the planner choose.
+	To string `json:"to,omitempty"`
+	// Force overrides refusals that allow it.
+	Force bool `json:"force,omitempty"`
+	// Automatic is true for what the monitor starts by itself.
+	Automatic bool `json:"-"`
+}
+
+// PlanFailover plans to replace a primary that has failed; that it has, and that
+// enough time has passed, is for Detector to say. The error is a *RefusedError.
+func PlanFailover(c Cluster, p Policy, r Request) (Plan, error) {
+	pl := newPlanner(c, p)
+	k := &checks{kind: Failover, force: r.Force}
+	pl.needAccount(k)
+	if c.Primary < 0 {
+		k.refuse("no_primary", "name the server that was the primary by making it writable, or use reset-replication", "it is not known which server was the primary")
+		return Plan{}, k.err()
+	}
+	from := c.Servers[c.Primary]
+	plan := Plan{Kind: Failover, From: from.Name}
+	if i := pl.promotedAlready(); i >= 0 && (r.To == "" || r.To == c.Servers[i].Name) {
+		plan.To, plan.Reason = c.Servers[i].Name, c.Servers[i].Name+" was promoted already: it is writable, replicates from nobody, and no other server has a transaction that it lacks"
+		st := waitStep("take over", plan.To, "it is writable", statementLimit, plan.To+" is the primary", func(c Cluster, _ time.Duration) (bool, string) {
+			return c.Servers[c.Index(plan.To)].Writable(), plan.To + " is not writable"
+		})
+		st.turn = true
+		plan.Steps = []Step{st}
+		return pl.finishFailover(plan, k, i, from)
+	}
+	ranking := topology.RankCandidates(c.Servers, c.Graph, c.Primary)
+	plan.To, plan.Reason = ranking.Best, ranking.Reason
+	if r.To != "" && r.To != ranking.Best {
+		plan.To, plan.Reason = r.To, "named by a person"
+		pl.named(k, ranking, r.To)
+	}
+	if plan.To == "" {
+		k.refuse("no_candidate", "see the reason against each server", "%s: %s", ranking.Reason, rejected(ranking))
+		return Plan{}, k.err()
+	}
+	i := c.Index(plan.To)
+	if i < 0 {
+		return Plan{}, k.err()
+	}
+	to := c.Servers[i]
+	pl.knownMore(k, i, from)
+	link := c.linkFrom(i, c.Primary)
+	if link == nil {
+		k.refuse("not_a_replica", "", "%s does not replicate from %s", to.Name, from.Name)
+		return Plan{}, k.err()
+	}
+	backlog := backlogOf(ranking, to.Name)
+	switch {
+	case backlog == 0:
+	case p.RelayLog == RelayLogAbort:
+		k.doubt("relay_log", "wait until it has applied them, or set relay_log = \"wait\"", "%s has yet to apply %d transactions and relay_log is abort", to.Name, backlog)
+	}
+	if p.RelayLog != RelayLogProceed || !(backlog > 0) {
+		plan.Steps = append(plan.Steps, pl.drain(to, from, link, p)...)
+	}
+	plan.Steps = append(plan.Steps, pl.promotion(to, link.Name, from.SemiSync))
+	return pl.finishFailover(plan, k, i, from)
+}
+
+// drain are the steps after which a candidate has applied all that it received
+// and receives no more.
+func (pl planner) drain(to, from topology.Server, link *topology.Replication, p Policy) []Step {
+	var out []Step
+	if to.SemiSync.PrimaryOn && !p.LeaveSemiSync {
+		out = append(out, step("semi-sync primary side off", to.Name, statementLimit, "its SQL thread waits for no acknowledgement", mariadb.SemiSyncPrimaryOff))
+	}
+	if link.SQL != "Yes" {
+		out = append(out, step("start applying", to.Name, statementLimit, "its SQL thread runs", mariadb.StartApplying(link.Name)))
+	}
+	out = append(out, waitStep("apply relay log", to.Name, "all that it has received is applied (Gtid_IO_Pos = gtid_slave_pos)", p.FailoverTimeout, "its relay log is empty", drained(to.Name, from.Name)))
+	stop := step("stop receiving", to.Name, statementLimit, to.Name+" receives nothing more", mariadb.StopReceiving(link.Name))
+	stop.undo = mariadb.StartReceiving(link.Name)
+	stop.Undo = stop.undo
+	return append(out, stop,
+		waitStep("apply the rest", to.Name, "all that it has received is applied, as seen after that", p.FailoverTimeout, "nothing that it has received is lost", drained(to.Name, from.Name)))
+}
+
+func (pl planner) finishFailover(plan Plan, k *checks, to int, from topology.Server) (Plan, error) {
+	if err := k.err(); err != nil {
+		return Plan{}, err
+	}
+	plan.Overrides = k.overrides
+	if lane := pl.afterPromotion(pl.c.Servers[to], from.SemiSync.PrimaryOn); len(lane) > 0 {
+		plan.Then = append(plan.Then, lane)
+	}
+	lanes, err := pl.otherReplicas(pl.c.Index(from.Name), pl.c.Servers[to])
+	plan.Then = append(plan.Then, lanes...)
+	return plan, err
+}
+
+// promotedAlready finds the server that an operation which was cut short had
+// promoted, -1 for none: the only writable one, alone, and nobody has more.
+func (pl planner) promotedAlready() int {
+	found := -1
+	for i, s := range pl.c.Servers {
+		if i == pl.c.Primary || !s.Writable() || s.SameAs != "" || s.Maintenance || s.Promotion == topology.MustNot {
+			continue
+		}
+		running := false
+		for _, r := range s.Replication {
+			running = running || r.IO != "No" || r.SQL != "No"
+		}
+		if running || !s.ReplicationKnown || topology.Ahead(pl.c.Servers, i, true) != "" {
+			continue
+		}
+		if found >= 0 {
+			return -1
+		}
+		found = i
+	}
+	return found
+}
+
+// named checks a server that a person chose against the ranking.
+func (pl planner) named(k *checks, ranking topology.Ranking, name string) {
+	for _, cand := range ranking.Candidates {
+		if cand.Server != name {
+			continue
+		}
+		i := pl.c.Index(name)
+		switch {
+		case cand.Rejected == "" && ranking.Best != "" && behind(pl.c, i, pl.c.Index(ranking.Best)):
+			k.doubt("behind", "name "+ranking.Best+", or override", "%s has received less than %s: promoting it loses transactions", name, ranking.Best)
+		case cand.Rejected != "" && !pl.c.Servers[i].Up():
+			k.refuse("target_down", "", "%s cannot be promoted: %s", name, cand.Rejected)
+		case cand.Rejected != "":
+			k.doubt("unfit", "name another server, or override", "%s should not be promoted: %s", name, cand.Rejected)
+		}
+		return
+	}
+	k.refuse("no_such_server", "name one of the replicas", "%s is not a server that could be promoted", name)
+}
+
+// behind reports whether server i lacks something that server j has received.
+func behind(c Cluster, i, j int) bool {
+	link := c.linkFrom(j, c.Primary)
+	if link == nil {
+		return false
+	}
+	mine := c.linkFrom(i, c.Primary)
+	for id := range link.Received.All() {
+		if mine != nil {
+			if got, ok := mine.Received.Get(id.Domain); ok && got.Seq >= id.Seq {
+				continue
+			}
+		}
+		if !c.Servers[i].BinlogState.Contains(id) {
+			return true
+		}
+	}
+	return false
+}
+
+// knownMore refuses while a replica that does not answer was seen to have more.
+func (pl planner) knownMore(k *checks, to int, from topology.Server) {
+	for _, j := range pl.c.Graph.Replicas(pl.c.Primary, false) {
+		s := pl.c.Servers[j]
+		if j == to || s.Up() || s.SameAs != "" || !behind(pl.c, to, j) {
+			continue
+		}
+		k.doubt("replica_ahead_down", fmt.Sprintf("bring %s back, or override and lose what only it has", s.Name),
+			"%s, which does not answer (%s), has received more from %s than %s has", s.Name, s.Evidence, from.Name, pl.c.Servers[to].Name)
+	}
+}
+
+func backlogOf(r topology.Ranking, name string) uint64 {
+	for _, c := range r.Candidates {
+		if c.Server == name {
+			return c.Backlog
+		}
+	}
+	return 0
+}
+
+func rejected(r topology.Ranking) string {
+	text := ""
+	for i, c := range r.Candidates {
+		if i > 0 {
+			text += "; "
+		}
+		text += c.Server + ": " + c.Rejected
+	}
+	return text
+}

@@ -1,0 +1,127 @@
+package operation
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/lockstep-ha/lockstep/topology"
+	"github.com/lockstep-ha/lockstep/topology/mariadb"
+)
+
+// readOnlyWait is how long SET GLOBAL read_only may wait for running commits.
+// Others wait behind it, so it is short; it is tried again.
+const readOnlyWait = time.Second
+
+// PlanSwitchover plans to move the primary to another server without losing a
+// write: the primary is set read-only first, and the target promoted when it has
+// applied all. The error is a *RefusedError.
+func PlanSwitchover(c Cluster, p Policy, r Request) (Plan, error) {
+	pl := newPlanner(c, p)
+	k := &checks{kind: Switchover, force: r.Force}
+	pl.needAccount(k)
+	if c.Primary < 0 {
+		k.refuse("no_primary", "", "there is no primary to switch over from")
+		return Plan{}, k.err()
+	}
+	from := c.Servers[c.Primary]
+	switch {
+	case !from.Up():
+		k.refuse("primary_down", "use failover", "the primary %s does not answer: %s", from.Name, from.Why())
+	case from.LogBin != topology.Yes:
+		k.refuse("no_binlog", "", "the primary %s has no binary log", from.Name)
+	}
+	if ext := c.Graph.External[c.Primary]; len(ext) > 0 {
+		k.doubt("external_source", "the connection is left as it is: move it by hand", "the primary %s replicates from %s, outside the cluster", from.Name, strings.Join(ext, ", "))
+	}
+	ranking := topology.RankCandidates(c.Servers, c.Graph, c.Primary)
+	plan := Plan{Kind: Switchover, From: from.Name, To: ranking.Best, Reason: ranking.Reason}
+	if r.To != "" {
+		plan.To, plan.Reason = r.To, "named by a person"
+		if r.To == from.Name {
+			k.refuse("is_primary", "", "%s is the primary already", r.To)
+			return Plan{}, k.err()
+		}
+		pl.namedTarget(k, ranking, r.To)
+	}
+	if plan.To == "" {
+		k.refuse("no_candidate", "see the reason against each server", "%s: %s", ranking.Reason, rejected(ranking))
+		return Plan{}, k.err()
+	}
+	i := c.Index(plan.To)
+	if i < 0 {
+		return Plan{}, k.err()
+	}
+	to := c.Servers[i]
+	link := c.linkFrom(i, c.Primary)
+	switch {
+	case link == nil:
+		k.refuse("not_a_replica", "", "%s does not replicate from %s", to.Name, from.Name)
+		return Plan{}, k.err()
+	case link.IO != "Yes":
+		k.refuse("not_receiving", "mend its replication first", "%s receives nothing from %s: IO thread %s %s", to.Name, from.Name, link.IO, link.IOError)
+	case link.SecondsBehind == topology.Yes && time.Duration(link.Seconds)*time.Second > p.SwitchoverTimeout:
+		k.refuse("lagging", "wait until it has caught up, or raise switchover_timeout", "%s is %d s behind, and switchover_timeout is %v", to.Name, link.Seconds, p.SwitchoverTimeout)
+	}
+	if err := k.err(); err != nil {
+		return Plan{}, err
+	}
+	plan.Overrides = k.overrides
+
+	ro := step("set read-only", from.Name, readOnlyWait+statementLimit, "no ordinary account writes to "+from.Name, mariadb.SetReadOnly(readOnlyWait))
+	ro.undo = mariadb.SetWritable()
+	ro.Undo = ro.undo
+	ro.seen = func(s topology.Server) bool { return s.ReadOnly == topology.Yes }
+	plan.Steps = append(plan.Steps, ro)
+	if !p.LeaveEvents {
+		// An event of a privileged account writes to a read-only server.
+		off := eventsStep(from.Name)
+		off.Undo = "ALTER EVENT ... ENABLE for each of them"
+		plan.Steps = append(plan.Steps, off)
+	}
+	plan.Steps = append(plan.Steps,
+		Step{Name: "end privileged connections", Server: from.Name, LimitMS: p.SwitchoverTimeout.Milliseconds(), special: killSessions, soft: true,
+			Statement: "KILL SOFT CONNECTION for each connection of an account that may write to a read-only server", After: "no account writes to " + from.Name},
+		waitStep("catch up", to.Name, "it has applied all that "+from.Name+" has logged, and "+from.Name+" logs nothing more", p.SwitchoverTimeout,
+			"nothing that was acknowledged is missing on "+to.Name, caughtUp(to.Name, from.Name)),
+	)
+	promote := pl.promotion(to, link.Name, from.SemiSync)
+	back, _, err := mariadb.ChangeSource(to.Version, mariadb.Source{Connection: link.Name, Address: addressFor(from), User: p.ReplicationUser, Password: p.ReplicationPassword, TLS: p.ReplicationTLS})
+	if err != nil {
+		return Plan{}, err
+	}
+	promote.undo = mariadb.StopReplica(link.Name) + ";" + back + ";" + mariadb.StartReplica(link.Name)
+	promote.Undo = "replicate from " + from.Name + " again"
+	plan.Steps = append(plan.Steps, promote)
+
+	if lane := pl.afterPromotion(to, from.SemiSync.PrimaryOn); len(lane) > 0 {
+		plan.Then = append(plan.Then, lane)
+	}
+	demote, err := pl.repoint(c.Primary, "", to, true, pl.demotedSemiSync(from)...)
+	if err != nil {
+		return Plan{}, err
+	}
+	plan.Then = append(plan.Then, append(demote, pl.demotionSQL(from)...))
+	others, err := pl.otherReplicas(c.Primary, to)
+	plan.Then = append(plan.Then, others...)
+	return plan, err
+}
+
+// namedTarget checks a target that a person chose.
+func (pl planner) namedTarget(k *checks, ranking topology.Ranking, name string) {
+	for _, cand := range ranking.Candidates {
+		if cand.Server == name {
+			if cand.Rejected != "" && pl.c.Servers[pl.c.Index(name)].Up() {
+				k.doubt("unfit", "name another server, or override", "%s should not be promoted: %s", name, cand.Rejected)
+			} else if cand.Rejected != "" {
+				k.refuse("target_down", "", "%s cannot be promoted: %s", name, cand.Rejected)
+			}
+			return
+		}
+	}
+	names := make([]string, 0, len(ranking.Candidates))
+	for _, cand := range ranking.Candidates {
+		names = append(names, cand.Server)
+	}
+	k.refuse("no_such_server", fmt.Sprintf("name one of %s", strings.Join(names, ", ")), "there is no server %q", name)
+}

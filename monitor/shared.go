@@ -1,0 +1,301 @@
+package monitor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/lockstep-ha/lockstep/monitor/operation"
+	"github.com/lockstep-ha/lockstep/topology"
+)
+
+// What all monitors of a cluster have to know, and what has to outlive each of
+// them, is kept in one table on the cluster itself: the last failover and whether
+// a person has acknowledged it, a pause of automatic operations, and settings of
+// servers made at run time. The primary monitor writes it on the primary;
+// replication takes it to every server, and every monitor reads it there.
+
+// Names of rows.
+const (
+	rowFailover = "failover"
+	rowPause    = "pause"
+	rowServer   = "server " // followed by the server's name
+)
+
+// stateInterval is how often the table is read.
+const stateInterval = 10 * time.Second
+
+// Error codes that mean that there is no table, or that it may not be read.
+const (
+	codeNoDatabase   = 1049
+	codeNoTable      = 1146
+	codeDeniedTable  = 1142
+	codeDeniedSchema = 1044
+	codeDenied       = 1045
+)
+
+// shared is what was read, and what has yet to be written.
+type shared struct {
+	readAt time.Duration
+	read   bool
+	// failover is the last one, with its instant on this monitor's clock; at is
+	// zero for none.
+	failover   failoverRow
+	failoverAt time.Duration
+	paused     string
+	servers    map[string]serverRow
+	// unwritten are rows to write, by name.
+	unwritten map[string]string
+	writeAt   time.Duration
+	problem   string
+}
+
+type failoverRow struct {
+	From         string `json:"from"`
+	To           string `json:"to"`
+	Acknowledged bool   `json:"acknowledged"`
+}
+
+type serverRow struct {
+	Maintenance *bool  `json:"maintenance,omitempty"`
+	Drain       *bool  `json:"drain,omitempty"`
+	Promotion   string `json:"promotion,omitempty"`
+}
+
+type pauseRow struct {
+	Paused bool `json:"paused"`
+}
+
+func (m *Monitor) stateTable() string {
+	if s := m.d.cfg.Policy.StateSchema; s != "-" {
+		return "`" + s + "`.`state`"
+	}
+	return ""
+}
+
+// text makes a string of SQL for sessions with sql_mode = ”.
+func text(s string) string {
+	return "'" + strings.NewReplacer(`\`, `\\`, `'`, `''`).Replace(s) + "'"
+}
+
+// readState reads the table now and then, on every server that answers: the
+// newest row of each name counts.
+func (m *Monitor) readState(ctx context.Context, h *hands) time.Duration {
+	table, now := m.stateTable(), h.Now()
+	if table == "" || (m.shared.read && now-m.shared.readAt < stateInterval) {
+		return 0
+	}
+	m.shared.readAt = now
+	var calls []operation.Call
+	for _, s := range h.s.servers {
+		if s.Up() && s.SameAs == "" {
+			calls = append(calls, operation.Call{Server: s.Name, Reads: true, Limit: m.timing.Timeout, Patience: m.timing.Interval / 4,
+				SQL: "SELECT name, value, TIMESTAMPDIFF(MICROSECOND, at, UTC_TIMESTAMP(6)) AS age FROM " + table + " WHERE cluster=" + text(m.cluster)})
+		}
+	}
+	if len(calls) == 0 {
+		return 0
+	}
+	newest := map[string]time.Duration{}
+	values := map[string]string{}
+	problem := ""
+	for i, a := range h.Execute(ctx, calls) {
+		switch {
+		case a.Code == codeNoDatabase || a.Code == codeNoTable:
+		case a.Code == codeDeniedTable || a.Code == codeDeniedSchema || a.Code == codeDenied:
+			problem = fmt.Sprintf("the table %s on %s may not be read: a failover by another monitor does not block this one's", table, calls[i].Server)
+		case a.Err != nil || len(a.Tables) == 0:
+		default:
+			for k := range a.Tables[0].Rows {
+				row := a.Tables[0].Row(k)
+				var age int64
+				if _, err := fmt.Sscan(row.String("age"), &age); err != nil {
+					continue
+				}
+				name, old := row.String("name"), time.Duration(age)*time.Microsecond
+				if was, ok := newest[name]; !ok || old < was {
+					newest[name], values[name] = old, row.String("value")
+				}
+			}
+		}
+	}
+	m.shared.read = true
+	if problem != "" || len(m.shared.unwritten) == 0 {
+		m.shared.problem = problem
+	}
+	m.take(values, newest, now)
+	return 0
+}
+
+// take puts rows into force that are not about to be overwritten.
+func (m *Monitor) take(values map[string]string, age map[string]time.Duration, now time.Duration) {
+	for name, value := range values {
+		if _, ours := m.shared.unwritten[name]; ours {
+			continue
+		}
+		var err error
+		switch server, isServer := strings.CutPrefix(name, rowServer); {
+		case name == rowFailover:
+			var f failoverRow
+			if err = json.Unmarshal([]byte(value), &f); err == nil {
+				m.shared.failover, m.shared.failoverAt = f, now-age[name]
+			}
+		case name == rowPause:
+			var p pauseRow
+			if err = json.Unmarshal([]byte(value), &p); err == nil {
+				m.pause(p.Paused)
+			}
+		case isServer:
+			var s serverRow
+			if err = json.Unmarshal([]byte(value), &s); err == nil {
+				m.shared.servers[server] = s
+			}
+		}
+		if err != nil {
+			m.log.Warn().Str("event", "state_unreadable").Str("row", name).AnErr("error", err).Msg("a row of the state table is not understood and has no effect")
+		}
+	}
+}
+
+func (m *Monitor) pause(on bool) {
+	m.shared.paused = ""
+	if on {
+		m.shared.paused = "automatic operations are paused: resume them with lockstepctl call resume"
+	}
+}
+
+// keep notes a row to be written to the primary as soon as that cannot block.
+func (m *Monitor) keep(name string, value any) {
+	b, err := json.Marshal(value)
+	if err != nil {
+		panic(err) // of fixed types that can be marshalled
+	}
+	m.shared.unwritten[name] = string(b)
+	m.shared.writeAt = 0
+}
+
+// writeState writes what is to be kept. It waits until a commit on the primary
+// cannot hang for lack of an acknowledgement.
+func (m *Monitor) writeState(ctx context.Context, h *hands) {
+	table, now := m.stateTable(), h.Now()
+	p := indexOf(h.s.servers, m.mem.chosen)
+	if len(m.shared.unwritten) == 0 || table == "" || p < 0 || !h.s.servers[p].Writable() || now < m.shared.writeAt || m.ops.current != nil {
+		if table == "" {
+			clear(m.shared.unwritten)
+		}
+		return
+	}
+	if h.s.servers[p].SemiSync.PrimaryOn && len(h.s.graph.Replicas(p, true)) == 0 {
+		return
+	}
+	m.shared.writeAt = now + m.timing.Settle
+	statements := []string{
+		"CREATE DATABASE IF NOT EXISTS " + strings.TrimSuffix(table, ".`state`"),
+		"CREATE TABLE IF NOT EXISTS " + table + " (cluster VARCHAR(64), name VARCHAR(128), value TEXT, monitor VARCHAR(255), at DATETIME(6), PRIMARY KEY (cluster, name)) ENGINE=InnoDB",
+	}
+	for name, value := range m.shared.unwritten {
+		statements = append(statements, fmt.Sprintf("INSERT INTO %s (cluster, name, value, monitor, at) VALUES (%s, %s, %s, %s, UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE value=VALUES(value), monitor=VALUES(monitor), at=VALUES(at)",
+			table, text(m.cluster), text(name), text(value), text(m.d.cfg.Name)))
+	}
+	if err := h.Verify(ctx); err != nil {
+		return
+	}
+	a := h.Execute(ctx, []operation.Call{{Server: h.s.servers[p].Name, SQL: strings.Join(statements, ";"), Limit: m.timing.Timeout}})[0]
+	if a.Err != nil {
+		m.shared.problem = fmt.Sprintf("what other monitors have to know could not be written to %s on %s: %v", table, h.s.servers[p].Name, a.Err)
+		return
+	}
+	clear(m.shared.unwritten)
+	m.shared.problem = ""
+}
+
+// noteFailover remembers a failover, which blocks the next automatic one.
+func (m *Monitor) noteFailover(now time.Duration, p operation.Plan) {
+	m.shared.failover, m.shared.failoverAt = failoverRow{From: p.From, To: p.To}, now
+	m.keep(rowFailover, m.shared.failover)
+}
+
+// blocked says why no automatic failover may start because of the last one.
+func (m *Monitor) blocked(now time.Duration) string {
+	f, block := m.shared.failover, m.d.cfg.Policy.FailoverBlock
+	if m.shared.failoverAt == 0 || f.Acknowledged || block < 0 || now >= m.shared.failoverAt+block {
+		return ""
+	}
+	return fmt.Sprintf("there was a failover from %s to %s %v ago; automatic failover is blocked for another %v: acknowledge it with lockstepctl call ack",
+		f.From, f.To, (now - m.shared.failoverAt).Round(time.Second), (m.shared.failoverAt + block - now).Round(time.Second))
+}
+
+// setShared changes what all monitors have to know.
+func (m *Monitor) setShared(h *hands, c Command) (Reply, error) {
+	switch c.Action {
+	case ActAcknowledge:
+		if m.shared.failoverAt == 0 {
+			return Reply{Text: "there is no failover to acknowledge"}, nil
+		}
+		m.shared.failover.Acknowledged = true
+		m.keep(rowFailover, m.shared.failover)
+		return Reply{Text: fmt.Sprintf("the failover from %s to %s is acknowledged; automatic failover is not blocked by it any more", m.shared.failover.From, m.shared.failover.To)}, nil
+	case ActPause, ActResume:
+		on := c.Action == ActPause
+		m.pause(on)
+		m.keep(rowPause, pauseRow{on})
+		return Reply{Text: map[bool]string{true: "automatic operations are paused", false: "automatic operations go on"}[on]}, nil
+	}
+	i := indexOf(h.s.servers, c.Server)
+	if i < 0 {
+		return Reply{}, fmt.Errorf("%w: there is no server %q", ErrInvalid, c.Server)
+	}
+	row := m.shared.servers[c.Server]
+	flag := func() (*bool, error) {
+		switch c.Value {
+		case "":
+			return nil, nil
+		case "on", "off":
+			on := c.Value == "on"
+			return &on, nil
+		}
+		return nil, fmt.Errorf("%w: %s %q: it must be on, off or empty", ErrInvalid, c.Action, c.Value)
+	}
+	var err error
+	switch c.Action {
+	case ActMaintenance:
+		if i == indexOf(h.s.servers, m.mem.chosen) && c.Value == "on" && !c.Force {
+			return Reply{}, fmt.Errorf("%w: %s is the primary: in maintenance it would not be replaced when it fails; switch over first, or use force", ErrInvalid, c.Server)
+		}
+		row.Maintenance, err = flag()
+	case ActDrain:
+		row.Drain, err = flag()
+	default:
+		switch p := topology.Promotion(c.Value); p {
+		case "", topology.Prefer, topology.Neutral, topology.MustNot:
+			row.Promotion = c.Value
+		default:
+			err = fmt.Errorf("%w: promotion %q: it must be prefer, neutral, must_not or empty", ErrInvalid, c.Value)
+		}
+	}
+	if err != nil {
+		return Reply{}, err
+	}
+	m.shared.servers[c.Server] = row
+	m.keep(rowServer+c.Server, row)
+	value := c.Value
+	if value == "" {
+		value = "as configured"
+	}
+	return Reply{Text: fmt.Sprintf("%s of %s is %s", c.Action, c.Server, value)}, nil
+}
+
+// apply puts what was set at run time over the configuration of a server.
+func (r serverRow) apply(s *topology.Settings) {
+	if r.Maintenance != nil {
+		s.Maintenance = *r.Maintenance
+	}
+	if r.Drain != nil {
+		s.Drain = *r.Drain
+	}
+	if r.Promotion != "" {
+		s.Promotion = topology.Promotion(r.Promotion)
+	}
+}
