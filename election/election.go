@@ -94,6 +94,10 @@ type Config struct {
 	// Passive monitors take no lock: one that is told not to act must not keep
 	// others from acting.
 	Passive bool
+	// QuickSettle is how long a majority settles that was gained after the one
+	// before had ended all its connections: see Observation.Vacated. Zero for
+	// Timing.Settle.
+	QuickSettle time.Duration
 }
 
 // Server is one server of an observation.
@@ -109,6 +113,10 @@ type Server struct {
 type Observation struct {
 	Now     time.Duration
 	Servers []Server
+	// Vacated is true where whoever held the majority before is known to have let
+	// go of it: its connections were closed, or it released its locks, so that it
+	// does not act on them any more.
+	Vacated bool
 	// Refuse forbids to take locks until an instant (release-locks command).
 	RefuseUntil time.Duration
 }
@@ -126,6 +134,9 @@ type State struct {
 	Contested time.Duration
 	// Attempting is true between an attempt and the recount that follows it.
 	Attempting bool
+	// Quick is the instant at which a majority was gained that the one before had
+	// let go of; zero while there is none. Votes gained by then settle quickly.
+	Quick time.Duration
 }
 
 // Tally counts the votes.
@@ -162,6 +173,8 @@ type Decision struct {
 	// for secondaries): the one at which the votes proved, of those that count,
 	// fall below the needed number.
 	Lease time.Duration
+	// Since is when the majority was gained; zero for none.
+	Since time.Duration
 	// SettledAt is when a settling monitor becomes primary if nothing changes.
 	SettledAt time.Duration
 	// Again asks for a new observation after that time instead of a whole
@@ -194,6 +207,12 @@ func Step(c Config, s State, o Observation, rng *rand.Rand) (State, Decision) {
 		}
 	}
 	d := Decision{Tally: count(c, next.Tenures, o)}
+	if d.Tally.Has() {
+		next.Quick = s.Quick
+		if s.Role == Secondary && o.Vacated {
+			next.Quick = o.Now
+		}
+	}
 	holding := holdsAny(o)
 	switch {
 	case c.Passive:
@@ -224,8 +243,8 @@ func stepAlone(c Config, s State) (State, Decision) {
 func (s *State) lead(c Config, o Observation, d *Decision) {
 	s.Failures, s.Contested = 0, 0
 	d.Take = free(o)
-	aged, lease, settled := s.authority(c, o, d.Tally.Needed)
-	d.SettledAt = settled
+	aged, lease, since, settled := s.authority(c, o, d.Tally.Needed)
+	d.Since, d.SettledAt = since, settled
 	d.Lease = lease
 	d.Role = Settling
 	d.Reason = "has the majority: " + d.Tally.String()
@@ -288,10 +307,10 @@ func (s *State) follow(c Config, before State, o Observation, rng *rand.Rand, d 
 // authority counts the votes of leases that are old enough to act on, and tells
 // until when at least needed votes are proved, and when needed votes are old
 // enough.
-func (s *State) authority(c Config, o Observation, needed int) (aged int, lease, settled time.Duration) {
+func (s *State) authority(c Config, o Observation, needed int) (aged int, lease, since, settled time.Duration) {
 	type vote struct {
-		until, since time.Duration
-		n            int
+		until, since, settled time.Duration
+		n                     int
 	}
 	var held []vote
 	for _, sv := range o.Servers {
@@ -299,22 +318,26 @@ func (s *State) authority(c Config, o Observation, needed int) (aged int, lease,
 		if !ok || sv.Votes == 0 || !t.Held(o.Now, c.Timing.Lease) {
 			continue
 		}
-		held = append(held, vote{t.SentAt + c.Timing.Lease, t.Since, sv.Votes})
-		if o.Now >= t.Since+c.Timing.Settle {
+		settles := t.Since + c.Timing.Settle
+		if t.Since <= s.Quick && c.QuickSettle > 0 {
+			settles = min(settles, t.Since+c.QuickSettle)
+		}
+		held = append(held, vote{t.SentAt + c.Timing.Lease, t.Since, settles, sv.Votes})
+		if o.Now >= settles {
 			aged += sv.Votes
 		}
 	}
 	sum := 0
-	slices.SortFunc(held, func(a, b vote) int { return cmp.Compare(a.since, b.since) })
+	slices.SortFunc(held, func(a, b vote) int { return cmp.Compare(a.settled, b.settled) })
 	for _, v := range held {
 		if sum += v.n; sum >= needed {
-			settled = v.since + c.Timing.Settle
+			since, settled = v.since, v.settled
 			break
 		}
 	}
 	// Once settled, only votes that are old enough keep the role alive.
 	if aged >= needed {
-		held = slices.DeleteFunc(held, func(v vote) bool { return o.Now < v.since+c.Timing.Settle })
+		held = slices.DeleteFunc(held, func(v vote) bool { return o.Now < v.settled })
 	}
 	sum = 0
 	slices.SortFunc(held, func(a, b vote) int { return cmp.Compare(b.until, a.until) })
@@ -324,7 +347,7 @@ func (s *State) authority(c Config, o Observation, needed int) (aged int, lease,
 			break
 		}
 	}
-	return aged, lease, settled
+	return aged, lease, since, settled
 }
 
 func count(c Config, tenures map[string]locks.Tenure, o Observation) Tally {

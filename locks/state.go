@@ -94,6 +94,10 @@ type Row struct {
 	ServerLock, PrimaryLock Lock
 	// Peer tells about the other holder of the server lock.
 	Peer Peer
+	// Idle is how long the connection of another holder of the server lock had
+	// been without a statement, as the server said in this answer; negative where
+	// not known.
+	Idle time.Duration
 }
 
 // Forged reports whether a lock is known to be held by an account that is not

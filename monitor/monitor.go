@@ -46,6 +46,7 @@ type Monitor struct {
 	// Owned by the goroutine of Run.
 	state    election.State
 	mem      memory
+	holders  holders
 	ops      operations
 	shared   shared
 	lag      topology.LagTracker

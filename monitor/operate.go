@@ -49,8 +49,8 @@ func newOperations() operations {
 // assess looks for a failed primary. It runs in every tick, whatever the role.
 func (m *Monitor) assess(s scene) {
 	since := s.now
-	if s.d.Role != election.Secondary && s.d.SettledAt != 0 {
-		since = s.d.SettledAt - s.timing.Settle
+	if s.d.Role != election.Secondary && s.d.Since != 0 {
+		since = s.d.Since
 	}
 	if s.d.Tally.Mode == election.None {
 		since = 0

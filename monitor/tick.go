@@ -55,18 +55,20 @@ func (m *Monitor) forgetStale(now time.Duration) {
 	m.log.Warn().Str("event", "stood_still").Dur("for", now-m.lastTick).Msg("the monitor stood still for longer than its leases; it starts from what it sees now")
 	m.mem = memory{}
 	m.state = election.State{}
+	m.holders = holders{}
 }
 
 // settleLocks runs the election and carries out its lock actions, counting again
 // after each round.
 func (m *Monitor) settleLocks(ctx context.Context, fleet Fleet, servers []topology.Server, rows []locks.Row) ([]locks.Row, election.Decision) {
-	cfg := election.Config{Mode: m.d.cfg.Quorum, Timing: m.d.timing, Passive: m.d.cfg.Passive}
+	cfg := election.Config{Mode: m.d.cfg.Quorum, Timing: m.d.timing, Passive: m.d.cfg.Passive, QuickSettle: m.d.cfg.Policy.DeadPrimaryDelay}
+	vacated := m.holders.look(servers, rows, m.d.timing)
 	m.mu.Lock()
 	refuse := m.refuseUntil
 	m.mu.Unlock()
 	var d election.Decision
 	for range maxRounds {
-		obs := election.Observation{Now: m.clock.Now(), RefuseUntil: refuse}
+		obs := election.Observation{Now: m.clock.Now(), RefuseUntil: refuse, Vacated: vacated}
 		for i, s := range servers {
 			obs.Servers = append(obs.Servers, election.Server{Name: s.Name, Votes: s.Votes, Row: rows[i]})
 		}

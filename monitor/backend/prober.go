@@ -338,6 +338,9 @@ func (p *prober) look(ctx context.Context) (topology.Server, locks.Row, error) {
 	if err := p.identify(ctx, &row); err != nil {
 		return server, row, err
 	}
+	if err := p.idle(ctx, &row); err != nil {
+		return server, row, err
+	}
 	p.deprived = err != nil || !p.sess.seesProcesses
 	server.Faults = append(server.Faults, p.lockFaults(row)...)
 	return server, row, nil
@@ -387,6 +390,27 @@ func (p *prober) identify(ctx context.Context, row *locks.Row) error {
 	}
 	p.holders = keep
 	p.former = kept(p.former, row)
+	return nil
+}
+
+// idle asks for how long the other holder of the server lock has been silent: it
+// tells a holder that ended from one that merely ran into its wait_timeout.
+func (p *prober) idle(ctx context.Context, row *locks.Row) error {
+	row.Idle = -1
+	if row.ServerLock.State != locks.Other || row.ServerLock.Holder.ConnectionID == 0 {
+		return nil
+	}
+	tables, err := p.sess.Query(ctx, fmt.Sprintf("SELECT TIME_MS FROM information_schema.PROCESSLIST WHERE ID=%d", row.ServerLock.Holder.ConnectionID))
+	if err != nil {
+		return fmt.Errorf("read process list: %w", err)
+	}
+	if len(tables) == 0 || len(tables[0].Rows) == 0 {
+		return nil
+	}
+	var ms float64
+	if _, err := fmt.Sscan(tables[0].Row(0).String("TIME_MS"), &ms); err == nil && ms >= 0 && ms < 1e12 {
+		row.Idle = time.Duration(ms * float64(time.Millisecond))
+	}
 	return nil
 }
 
