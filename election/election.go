@@ -137,6 +137,11 @@ type State struct {
 	// Quick is the instant at which a majority was gained that the one before had
 	// let go of; zero while there is none. Votes gained by then settle quickly.
 	Quick time.Duration
+	// Accepted are the tenures, by the instant at which they began, that count
+	// although they have not settled: see accept.
+	Accepted map[string]time.Duration
+	// Since is since when the majority has been held without a break.
+	Since time.Duration
 }
 
 // Tally counts the votes.
@@ -200,7 +205,7 @@ func Step(c Config, s State, o Observation, rng *rand.Rand) (State, Decision) {
 	if c.Mode == None {
 		return stepAlone(c, s)
 	}
-	next := State{TryAt: s.TryAt, Failures: s.Failures, Contested: s.Contested, Tenures: make(map[string]locks.Tenure, len(o.Servers))}
+	next := State{TryAt: s.TryAt, Failures: s.Failures, Contested: s.Contested, Accepted: s.Accepted, Tenures: make(map[string]locks.Tenure, len(o.Servers))}
 	for _, sv := range o.Servers {
 		if t := s.Tenures[sv.Name].Extend(sv.Row); t.Session != 0 {
 			next.Tenures[sv.Name] = t
@@ -208,7 +213,7 @@ func Step(c Config, s State, o Observation, rng *rand.Rand) (State, Decision) {
 	}
 	d := Decision{Tally: count(c, next.Tenures, o)}
 	if d.Tally.Has() {
-		next.Quick = s.Quick
+		next.Quick, next.Since = s.Quick, s.Since
 		if s.Role == Secondary && o.Vacated {
 			next.Quick = o.Now
 		}
@@ -244,12 +249,16 @@ func (s *State) lead(c Config, o Observation, d *Decision) {
 	s.Failures, s.Contested = 0, 0
 	d.Take = free(o)
 	aged, lease, since, settled := s.authority(c, o, d.Tally.Needed)
-	d.Since, d.SettledAt = since, settled
-	d.Lease = lease
+	d.Lease, d.SettledAt = lease, settled
+	if aged < d.Tally.Needed || s.Since == 0 {
+		s.Since = since
+	}
+	d.Since = s.Since
 	d.Role = Settling
 	d.Reason = "has the majority: " + d.Tally.String()
 	if aged >= d.Tally.Needed {
 		d.Role = Primary
+		s.accept(c, o)
 	} else {
 		d.Reason += fmt.Sprintf("; settling for another %v", (settled - o.Now).Round(time.Millisecond))
 		d.Again = max(settled-o.Now, time.Millisecond)
@@ -258,6 +267,20 @@ func (s *State) lead(c Config, o Observation, d *Decision) {
 		// Stale locks of the one before go one by one: pick each up when it does.
 		if d.Role == Settling {
 			d.Again = min(d.Again, contestLong)
+		}
+	}
+}
+
+// accept counts every vote that is held beside a settled majority as settled.
+// Another monitor that counted such a vote, x, as its own settled one would have
+// had to believe, when x was gained, in a settled majority of its own. That has a
+// vote in common with this monitor's, which has been this one's alone for longer
+// than any lease lasts.
+func (s *State) accept(c Config, o Observation) {
+	s.Accepted = map[string]time.Duration{}
+	for _, sv := range o.Servers {
+		if t, ok := s.Tenures[sv.Name]; ok && t.Held(o.Now, c.Timing.Lease) {
+			s.Accepted[sv.Name] = t.Since
 		}
 	}
 }
@@ -319,6 +342,9 @@ func (s *State) authority(c Config, o Observation, needed int) (aged int, lease,
 			continue
 		}
 		settles := t.Since + c.Timing.Settle
+		if at, ok := s.Accepted[sv.Name]; ok && at == t.Since {
+			settles = t.Since
+		}
 		if t.Since <= s.Quick && c.QuickSettle > 0 {
 			settles = min(settles, t.Since+c.QuickSettle)
 		}

@@ -178,15 +178,25 @@ func TestLossStartsSettlingAnew(t *testing.T) {
 	require.True(t, d.Tally.Has())
 }
 
-func TestNewVotesDoNotMakePrimary(t *testing.T) {
+func TestNewVotesBesideASettledMajority(t *testing.T) {
 	x := primary(t, MajorityOfAll, "ssf")
 	d := x.step(122*second, "sss")
 	require.Equal(t, Primary, d.Role)
-	// One of the old votes goes: a majority is left, but not one that is old enough.
+	// One of the old votes goes. The new one was gained while the majority was
+	// settled: nobody else can have counted it in a majority since.
 	d = x.step(124*second, "s-s")
+	require.Equal(t, Primary, d.Role)
+	require.False(t, d.Release)
+	// A vote that comes in the very tick in which an old one goes was not.
+	x = primary(t, MajorityOfAll, "ssf")
+	d = x.step(122*second, "s-s")
 	require.Equal(t, Settling, d.Role)
 	require.Equal(t, 132*second, d.SettledAt)
-	require.False(t, d.Release)
+	// Nor does a vote that was away and comes back count as before.
+	x = primary(t, MajorityOfAll, "sss")
+	x.step(122*second, "ss-")
+	d = x.step(124*second, "s-s")
+	require.Equal(t, Settling, d.Role)
 }
 
 func TestLeaseCountsOldVotesOnly(t *testing.T) {

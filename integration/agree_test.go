@@ -42,7 +42,7 @@ type running struct {
 	stop func()
 }
 
-func start(t *testing.T, cfg monitor.Config) running {
+func start(t testing.TB, cfg monitor.Config) running {
 	t.Helper()
 	log := zerolog.New(zerolog.NewTestWriter(t)).With().Str("monitor", cfg.Name).Logger()
 	m, err := monitor.New(cfg, monitor.WithLogger(log))
@@ -64,7 +64,7 @@ func start(t *testing.T, cfg monitor.Config) running {
 }
 
 // until waits for a condition on a view, and fails with the last view.
-func until(t *testing.T, m running, within time.Duration, what string, ok func(v monitor.View) bool) monitor.View {
+func until(t testing.TB, m running, within time.Duration, what string, ok func(v monitor.View) bool) monitor.View {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), within)
 	defer cancel()

@@ -20,7 +20,7 @@ func operating(c *monitor.Config) {
 }
 
 // semiSync starts servers that replicate semi-synchronously and never fall back.
-func semiSync(t *testing.T, n int) *testdb.Cluster {
+func semiSync(t testing.TB, n int) *testdb.Cluster {
 	t.Helper()
 	c := testdb.NewCluster(t, n, testdb.ClusterOptions{Server: testdb.Options{Operate: true, ExtraArgs: testdb.SemiSyncArgs()}})
 	require.NoError(t, c.EnableSemiSync(t.Context()))
@@ -28,7 +28,7 @@ func semiSync(t *testing.T, n int) *testdb.Cluster {
 }
 
 // writing starts a writer that asks a monitor where to write.
-func writing(t *testing.T, c *testdb.Cluster, m running) *testdb.Writer {
+func writing(t testing.TB, c *testdb.Cluster, m running) *testdb.Writer {
 	t.Helper()
 	c.Primary().MustExec(t, testdb.WriterTable(""))
 	require.NoError(t, c.WaitSync(t.Context()))
@@ -42,7 +42,7 @@ func writing(t *testing.T, c *testdb.Cluster, m running) *testdb.Writer {
 }
 
 // nothingLost checks the table of a writer on a server.
-func nothingLost(t *testing.T, w *testdb.Writer, servers ...*testdb.Server) {
+func nothingLost(t testing.TB, w *testdb.Writer, servers ...*testdb.Server) {
 	t.Helper()
 	for _, s := range servers {
 		lost, twice, _, err := w.Check(t.Context(), s)
@@ -53,7 +53,7 @@ func nothingLost(t *testing.T, w *testdb.Writer, servers ...*testdb.Server) {
 }
 
 // inSync waits until all servers have what the primary has.
-func inSync(t *testing.T, c *testdb.Cluster, primary string) {
+func inSync(t testing.TB, c *testdb.Cluster, primary string) {
 	t.Helper()
 	var pos string
 	for i, s := range c.Servers {

@@ -109,6 +109,7 @@ func derive(c Config) (derived, error) {
 		c.Name, _ = os.Hostname()
 	}
 	c.Policy = c.Policy.WithDefaults(c.Interval)
+	c.Policy.KeepConnections = append(slices.Clone(c.Policy.KeepConnections), c.TrustedLockUsers...)
 	d := derived{cfg: c}
 	var problems []error
 	var err error

@@ -51,7 +51,7 @@ func (m *Monitor) enforce(ctx context.Context, h *hands) {
 	}
 	p := h.s.servers[primary]
 	var calls []operation.Call
-	if m.d.cfg.Policy.EnforceWritable && p.ReadOnly == topology.Yes && !m.anotherWritable(h.s, primary) && topology.Ahead(h.s.servers, primary, true) == "" {
+	if (m.d.cfg.Policy.EnforceWritable || m.d.cfg.Policy.FenceOnLostMajority) && p.ReadOnly == topology.Yes && !m.anotherWritable(h.s, primary) && topology.Ahead(h.s.servers, primary, true) == "" {
 		calls = append(calls, operation.Call{Server: p.Name, SQL: mariadb.SetWritable(), Limit: m.timing.Timeout})
 	}
 	if m.fences() && p.ReadOnly == topology.No {
@@ -101,10 +101,18 @@ func (m *Monitor) rejoin(ctx context.Context, h *hands) (again time.Duration) {
 		return 0
 	}
 	for i, sv := range c.Servers {
-		if operation.Stray(c, i) == "" {
+		reason, lasting := operation.Stray(c, i)
+		if reason == "" {
+			delete(m.ops.strayAt, sv.Name)
 			if m.ops.joins[sv.Name] == nil {
 				delete(m.ops.refused, sv.Name)
 			}
+			continue
+		}
+		if m.ops.strayAt[sv.Name] == 0 {
+			m.ops.strayAt[sv.Name] = max(h.Now(), 1)
+		}
+		if lasting && h.Now()-m.ops.strayAt[sv.Name] < m.timing.Settle {
 			continue
 		}
 		if m.ops.joins[sv.Name] != nil || h.Now() < m.ops.joinAt[sv.Name] {

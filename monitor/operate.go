@@ -30,10 +30,15 @@ type operations struct {
 	fenceAt map[string]time.Duration
 	// refused is why a server is not joined.
 	refused map[string]operation.Refusal
+	// strayAt is since when a server has been where it does not belong.
+	strayAt map[string]time.Duration
+	// former are the servers that this monitor has moved the primary away from.
+	former map[string]bool
 	// before are the servers as the tick before saw them.
-	before []topology.Server
-	serial int
-	closed []operation.Record
+	before  []topology.Server
+	fencing fencing
+	serial  int
+	closed  []operation.Record
 	// notYet is why no failover is started though the primary has failed.
 	notYet string
 	logged map[string]int
@@ -43,6 +48,7 @@ type operations struct {
 
 func newOperations() operations {
 	return operations{joins: map[string]*operation.Run{}, joinAt: map[string]time.Duration{}, fenceAt: map[string]time.Duration{},
+		strayAt: map[string]time.Duration{}, former: map[string]bool{},
 		refused: map[string]operation.Refusal{}, logged: map[string]int{}}
 }
 
@@ -70,6 +76,7 @@ func (m *Monitor) operate(ctx context.Context, fleet Fleet, s scene) (again time
 		m.answer(func(Command) (Reply, error) {
 			return Reply{}, fmt.Errorf("%w: %s; %s", ErrNotPrimaryMonitor, s.d.Reason, primaryMonitor(s))
 		})
+		m.fenceMinority(ctx, fleet, s)
 		m.readState(ctx, h)
 		return m.urgent(s)
 	}
@@ -212,6 +219,8 @@ func (m *Monitor) advance(ctx context.Context, h *hands) (again time.Duration) {
 // operation has waited for as long as stale views of others can name the one before.
 func (m *Monitor) turn(h *hands, run *operation.Run) {
 	m.mem = memory{chosen: run.Plan.To}
+	m.ops.former[run.Plan.From] = true
+	delete(m.ops.former, run.Plan.To)
 	if run.Plan.Kind == operation.Failover {
 		m.noteFailover(h.Now(), run.Plan)
 	}

@@ -102,7 +102,13 @@ func (h *hands) Execute(ctx context.Context, calls []operation.Call) []operation
 
 // sight is what operations know of the servers in this tick.
 func (m *Monitor) sight(s scene) operation.Cluster {
-	return operation.Cluster{Now: s.now, Servers: s.servers, Graph: s.graph, Primary: indexOf(s.servers, m.mem.chosen)}
+	c := operation.Cluster{Now: s.now, Servers: s.servers, Graph: s.graph, Primary: indexOf(s.servers, m.mem.chosen)}
+	for _, sv := range s.servers {
+		if m.ops.former[sv.Name] || sv.Name == m.shared.failover.From {
+			c.Former = append(c.Former, sv.Name)
+		}
+	}
+	return c
 }
 
 // primaryMonitor says where the primary monitor is, as far as locks tell.

@@ -37,6 +37,7 @@ func (m *Monitor) tick(ctx context.Context, fleet Fleet) (again time.Duration) {
 	}
 	m.mem = mem
 	m.assess(s)
+	m.fenceCommand(ctx, s)
 	m.ticks++
 	m.lastTick = m.clock.Now()
 	v := m.build(s, o, began, now)

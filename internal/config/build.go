@@ -35,7 +35,7 @@ func (r *reader) cluster(v *values) Cluster {
 		Name:                 v.name,
 		Flavor:               v.str("flavor"),
 		User:                 v.str("user"),
-		Password:             r.password(v, true),
+		Password:             r.password(v, "password", true),
 		Interval:             v.dur("interval"),
 		Timeout:              v.dur("timeout"),
 		Failcount:            v.num("failcount"),
@@ -73,6 +73,7 @@ func (r *reader) cluster(v *values) Cluster {
 	r.duplicates(v, c)
 	r.voters(v, c)
 	r.tlsUse(v, c)
+	c.Operations = r.operations(v, c)
 	return c
 }
 
@@ -95,7 +96,7 @@ func (r *reader) server(v *values, c Cluster) Server {
 		s.User = v.str("user")
 	}
 	if v.given("password") || v.given("password_file") || v.given("password_env") {
-		s.Password = r.password(v, false)
+		s.Password = r.password(v, "password", false)
 	}
 	if v.str("tls") != "" {
 		s.TLS.Mode = v.str("tls")

@@ -17,6 +17,8 @@ const defaultPort = "3306"
 var (
 	namePattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`)
 	hostPattern = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9_.])?$`)
+	// identifierPattern allows what SQL takes for a name even without quotes.
+	identifierPattern = regexp.MustCompile(`^[A-Za-z0-9_$]{1,64}$`)
 )
 
 // The functions below are the checks of single keys in the schema.
@@ -60,6 +62,22 @@ func checkLock(s string) (string, *fault) {
 		return "", &fault{text: "the name of a lock has printable ASCII characters only, and no quote or backslash"}
 	case strings.TrimSpace(s) != s:
 		return "", &fault{text: "the name of a lock does not begin or end with a space"}
+	}
+	return s, nil
+}
+
+func checkSchema(s string) (string, *fault) {
+	if s != "" && !identifierPattern.MatchString(s) {
+		return "", &fault{text: "this cannot be the name of a database", remedy: "use 1 to 64 letters, digits, _ and $"}
+	}
+	return s, nil
+}
+
+func checkTable(s string) (string, *fault) {
+	schema, table, _ := strings.Cut(s, ".")
+	if !identifierPattern.MatchString(schema) || !identifierPattern.MatchString(table) {
+		return "", &fault{text: "this is not the name of a table with its database",
+			remedy: `write it like "lockstep.probe", each part with 1 to 64 letters, digits, _ and $`}
 	}
 	return s, nil
 }

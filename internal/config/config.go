@@ -48,6 +48,13 @@ const (
 	TLSVerifyIdentity = "verify-identity"
 )
 
+// Values of Operations.RelayLog.
+const (
+	RelayLogWait    = "wait"
+	RelayLogAbort   = "abort"
+	RelayLogProceed = "proceed"
+)
+
 // Values of Server.Promotion.
 const (
 	PromotionPrefer  = "prefer"
@@ -82,8 +89,42 @@ type Cluster struct {
 	// MonitorName is never empty: it defaults to the host name.
 	MonitorName string
 	TLS         TLS
+	Operations  Operations
 	// Servers has at least one element and is in the order of the file.
 	Servers []Server
+}
+
+// Operations is what the monitor of a cluster may change, and how.
+type Operations struct {
+	// ReplicationUser is empty if there is no such account.
+	ReplicationUser     string
+	ReplicationPassword Secret
+	ReplicationTLS      bool
+	AutoFailover        bool
+	AutoRejoin          bool
+	EnforceReadOnly     bool
+	EnforceWritable     bool
+	// DeadPrimaryDelay is 0 for the default, which depends on the interval.
+	DeadPrimaryDelay time.Duration
+	TrustEvidence    bool
+	// RelayLog is one of the RelayLog constants.
+	RelayLog          string
+	FailoverTimeout   time.Duration
+	SwitchoverTimeout time.Duration
+	// FailoverBlock is 0 if a failover blocks no other.
+	FailoverBlock time.Duration
+	MoveEvents    bool
+	MoveSemiSync  bool
+	// PromotionSQL and DemotionSQL are the statements of the files.
+	PromotionSQL, DemotionSQL []string
+	// FenceCommand is the program and its arguments, or empty. It does not print,
+	// since an argument may be a password.
+	FenceCommand        []Secret
+	FenceOnLostMajority bool
+	// StateSchema is empty for none.
+	StateSchema string
+	// WriteProbe is schema.table, or empty for none.
+	WriteProbe string
 }
 
 // Server is one server of a cluster. User, Password and TLS are those in force:

@@ -11,7 +11,7 @@
 // failcount is safe for an interval and a timeout is arithmetic that package
 // locks does. Nor do they connect to anything.
 //
-// One table, in schema.go, says which keys there are. Reading, checking, the
+// One table, in schema.go and schema_operations.go, says which keys there are. Reading, checking, the
 // suggestions for misspelt keys and the configuration reference ([Reference],
 // [Markdown]) all come from it.
 package config

@@ -77,7 +77,7 @@ func (r *reader) syntax(err error) Problem {
 	p := Problem{File: r.path, Text: "this is not valid TOML"}
 	if pe, ok := errors.AsType[toml.ParseError](err); ok {
 		p.Line = pe.Position.Line
-		if strings.Contains(strings.ToLower(pe.LastKey), "pas") {
+		if strings.Contains(strings.ToLower(pe.LastKey), "pas") || strings.HasSuffix(pe.LastKey, "fence_command") {
 			p.Key, p.Remedy = pe.LastKey, "look at this line and at the one above"
 		} else {
 			p.Text += ": " + pe.Message

@@ -13,17 +13,24 @@ import (
 // maxPassword is the size in bytes above which a file holds no password.
 const maxPassword = 4096
 
-// password returns the password that a table gives in one of the three ways.
-func (r *reader) password(v *values, required bool) Secret {
-	var given []string
-	for _, name := range []string{"password", "password_file", "password_env"} {
-		if v.given(name) {
-			given = append(given, name)
+// givenPasswords are the keys, out of name and its two variants, that a table has.
+func givenPasswords(v *values, name string) []string {
+	var out []string
+	for _, k := range []string{name, name + "_file", name + "_env"} {
+		if v.given(k) {
+			out = append(out, k)
 		}
 	}
+	return out
+}
+
+// password returns the password that a table gives in one of the three ways, of
+// which name is the first.
+func (r *reader) password(v *values, name string, required bool) Secret {
+	given := givenPasswords(v, name)
 	switch {
 	case len(given) == 0 && required:
-		r.problem(v.path("password"), "", "this key is required, or else password_file or password_env", `write password = "" if the account has none`)
+		r.problem(v.path(name), "", fmt.Sprintf("this key is required, or else %s_file or %s_env", name, name), noPassword(name)+" if the account has none")
 		return ""
 	case len(given) == 0:
 		return ""
@@ -34,30 +41,33 @@ func (r *reader) password(v *values, required bool) Secret {
 		return ""
 	}
 	switch given[0] {
-	case "password_file":
-		return r.passwordFile(v)
-	case "password_env":
-		name := v.str("password_env")
-		s, ok := r.env(name)
+	case name + "_file":
+		return r.passwordFile(v, name)
+	case name + "_env":
+		at, variable := v.path(given[0]), v.str(given[0])
+		s, ok := r.env(variable)
 		if !ok {
-			r.problem(v.path("password_env"), shownEnv(v.str("password_env")), "this environment variable is not set", "")
+			r.problem(at, shownEnv(variable), "this environment variable is not set", "")
 		} else if s == "" {
-			r.problem(v.path("password_env"), shownEnv(v.str("password_env")), "this environment variable is empty",
-				`write password = "" instead if the account has no password`)
+			r.problem(at, shownEnv(variable), "this environment variable is empty", noPassword(name)+" instead if the account has no password")
 		}
 		return Secret(s)
 	}
-	raw, _ := v.raw["password"].(string)
+	raw, _ := v.raw[name].(string)
 	if raw != "" && !strings.Contains(raw, "${") && r.mode&0o007 != 0 {
-		r.warn(v.path("password"), mask, fmt.Sprintf("every user of this host may read the password: the mode of the file is %04o", r.mode.Perm()),
-			"chmod o= "+r.path+", or use password_file")
+		r.warn(v.path(name), mask, fmt.Sprintf("every user of this host may read the password: the mode of the file is %04o", r.mode.Perm()),
+			"chmod o= "+r.path+", or use "+name+"_file")
 	}
-	s, _ := v.value["password"].(Secret)
+	s, _ := v.value[name].(Secret)
 	return s
 }
 
-func (r *reader) passwordFile(v *values) Secret {
-	at, printed, path := v.path("password_file"), v.printed("password_file"), r.resolve(v.str("password_file"))
+// noPassword is how to say that there is none.
+func noPassword(name string) string { return "write " + name + ` = ""` }
+
+func (r *reader) passwordFile(v *values, name string) Secret {
+	key := name + "_file"
+	at, printed, path := v.path(key), v.printed(key), r.resolve(v.str(key))
 	f, err := openRegular(path)
 	if err != nil {
 		r.problem(at, printed, err.Error(), "")
@@ -75,7 +85,7 @@ func (r *reader) passwordFile(v *values) Secret {
 	case len(text) > maxPassword:
 		r.problem(at, printed, fmt.Sprintf("this file has more than %d bytes", maxPassword), "put nothing but the password in it")
 	case s == "":
-		r.problem(at, printed, "this file is empty", `write password = "" instead if the account has no password`)
+		r.problem(at, printed, "this file is empty", noPassword(name)+" instead if the account has no password")
 	}
 	return Secret(s)
 }

@@ -87,7 +87,7 @@ func TestProblems(t *testing.T) {
 		"unknown keys": {in(`intervall = "2s"`, `Timeout = "3s"`, `zzzzzzzzzz = 1`, `listen = ""`) + "nam = \"x\"\ncolour = \"hunter2\"\n", []string{
 			`F:5: cluster.main.intervall: unknown key: did you mean "interval"?`,
 			`F:6: cluster.main.Timeout: unknown key: keys are in lower case: write "timeout"`,
-			`F:7: cluster.main.zzzzzzzzzz: unknown key: the keys here are flavor, user, password, password_file, password_env, interval, timeout, failcount, allow_unsafe_failcount, wait_timeout_floor, lag_limit, quorum, server_lock, primary_lock, trusted_lock_users, passive, monitor_name, tls, tls_ca, tls_cert, tls_key, tls_server_name, server`,
+			`F:7: cluster.main.zzzzzzzzzz: unknown key: the keys here are flavor, user, password, password_file, password_env, interval, timeout, failcount, allow_unsafe_failcount, wait_timeout_floor, lag_limit, quorum, server_lock, primary_lock, trusted_lock_users, passive, monitor_name, tls, tls_ca, tls_cert, tls_key, tls_server_name, replication_user, replication_password, replication_password_file, replication_password_env, replication_tls, auto_failover, auto_rejoin, enforce_read_only, enforce_writable, dead_primary_delay, trust_evidence, relay_log, failover_timeout, switchover_timeout, failover_block, move_events, move_semi_sync, promotion_sql_file, demotion_sql_file, fence_command, fence_on_lost_majority, state_schema, write_probe, server`,
 			`F:8: cluster.main.listen: unknown key: "listen" belongs in [http]`,
 			`F:18: cluster.main.server[2].nam: unknown key: did you mean "name"?`,
 			`F:19: cluster.main.server[2].colour: unknown key: the keys here are name, address, private_address, votes, promotion, maintenance, drain, site, user, password, password_file, password_env, tls`,

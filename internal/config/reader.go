@@ -242,7 +242,7 @@ func (r *reader) convert(k *key, raw any) (any, *fault) {
 		}
 		if s == "" && raw != "" {
 			return nil, &fault{text: "the password is empty once its variables are filled in",
-				remedy: `write password = "" if the account has none`}
+				remedy: noPassword(k.name) + " if the account has none"}
 		}
 		return Secret(s), nil
 

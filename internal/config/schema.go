@@ -1,6 +1,9 @@
 package config
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // kind is the type of a key.
 type kind uint8
@@ -68,7 +71,11 @@ var httpKeys = []key{
 		doc: "Let listen be an address that other hosts reach. Whoever reaches it may use it: there is no authentication."},
 }
 
-var clusterKeys = []key{
+var clusterKeys = slices.Concat(monitorKeys, operationKeys, []key{
+	{name: "server", kind: kindList, doc: "A server of the cluster. One or more.", keys: serverKeys},
+})
+
+var monitorKeys = []key{
 	{name: "flavor", kind: kindEnum, def: FlavorAuto, choices: []string{FlavorMariaDB, FlavorMySQL, FlavorAuto},
 		doc: "What the servers are; with auto they are asked."},
 	{name: "user", required: true, check: checkNotEmpty,
@@ -111,8 +118,6 @@ var clusterKeys = []key{
 	{name: "tls_key", doc: "PEM file with the key of tls_cert."},
 	{name: "tls_server_name", check: checkHost, defDoc: "the host of the address",
 		doc: "Name that the certificates of the servers must have, with verify-identity."},
-
-	{name: "server", kind: kindList, doc: "A server of the cluster. One or more.", keys: serverKeys},
 }
 
 var serverKeys = []key{

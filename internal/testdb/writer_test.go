@@ -218,7 +218,8 @@ func TestWriterCheck(t *testing.T) {
 	ctx := t.Context()
 	s := New(t, Options{})
 	s.MustExec(t, WriterTable(""), "INSERT INTO app.writes VALUES (1, 99, NOW(6))")
-	w := StartWriter(ctx, always(s.Addr()), WriterOptions{})
+	w := StartWriter(ctx, always(s.Addr()), WriterOptions{Clients: 3, Every: -1})
+	t.Cleanup(func() { w.Stop() })
 	waitAcked(t, w, 10)
 
 	// While the writer runs, its new rows are not taken for strange ones.
@@ -230,7 +231,7 @@ func TestWriterCheck(t *testing.T) {
 		require.Zero(t, extra)
 	}
 	s.MustExec(t, "SET GLOBAL read_only = 1")
-	waitRefused(t, w, 1)
+	waitRefused(t, w, 10) // more than clients, so that the last id is a refused one
 	r := w.Stop()
 	refused := len(w.copyStates())
 	require.Zero(t, r.Unknown)

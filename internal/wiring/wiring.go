@@ -12,6 +12,7 @@ import (
 	"github.com/lockstep-ha/lockstep/election"
 	"github.com/lockstep-ha/lockstep/internal/config"
 	"github.com/lockstep-ha/lockstep/monitor"
+	"github.com/lockstep-ha/lockstep/monitor/operation"
 	"github.com/lockstep-ha/lockstep/topology"
 )
 
@@ -28,6 +29,7 @@ func Config(c config.Cluster, version string) (monitor.Config, error) {
 		Quorum: mode, Interval: c.Interval, Timeout: c.Timeout, Failcount: c.Failcount, AllowUnsafeFailcount: c.AllowUnsafeFailcount,
 		WaitTimeoutFloor: c.WaitTimeoutFloor, ServerLock: c.ServerLock, PrimaryLock: c.PrimaryLock,
 		TrustedLockUsers: c.TrustedLockUsers, Passive: c.Passive, LagLimit: c.LagLimit,
+		Policy: policy(c.Operations),
 	}
 	if cfg.LagLimit == 0 {
 		cfg.LagLimit = -1
@@ -45,6 +47,29 @@ func Config(c config.Cluster, version string) (monitor.Config, error) {
 		})
 	}
 	return cfg, errors.Join(problems...)
+}
+
+// policy makes what the operator lets the monitor change. Where the zero value of
+// a Policy stands for the default, "none" has a value of its own.
+func policy(o config.Operations) operation.Policy {
+	p := operation.Policy{
+		ReplicationUser: o.ReplicationUser, ReplicationPassword: o.ReplicationPassword.Reveal(), ReplicationTLS: o.ReplicationTLS,
+		AutoFailover: o.AutoFailover, AutoRejoin: o.AutoRejoin, EnforceReadOnly: o.EnforceReadOnly, EnforceWritable: o.EnforceWritable,
+		DeadPrimaryDelay: o.DeadPrimaryDelay, TrustEvidence: o.TrustEvidence, RelayLog: operation.RelayLog(o.RelayLog),
+		FailoverTimeout: o.FailoverTimeout, SwitchoverTimeout: o.SwitchoverTimeout, FailoverBlock: o.FailoverBlock,
+		LeaveEvents: !o.MoveEvents, LeaveSemiSync: !o.MoveSemiSync, PromotionSQL: o.PromotionSQL, DemotionSQL: o.DemotionSQL,
+		FenceOnLostMajority: o.FenceOnLostMajority, StateSchema: o.StateSchema, WriteProbe: o.WriteProbe,
+	}
+	if p.FailoverBlock == 0 {
+		p.FailoverBlock = -1
+	}
+	if p.StateSchema == "" {
+		p.StateSchema = "-"
+	}
+	for _, s := range o.FenceCommand {
+		p.FenceCommand = append(p.FenceCommand, s.Reveal())
+	}
+	return p
 }
 
 // tlsConfig makes the TLS settings of a mode; nil for connections in the clear.

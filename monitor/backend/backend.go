@@ -40,6 +40,9 @@ type Config struct {
 	Timing  locks.Timing
 	// TrustedUsers are accounts, beside the monitor's own, whose locks count.
 	TrustedUsers []string
+	// Operates is true for a monitor that is to change servers: privileges that it
+	// lacks for that are then faults.
+	Operates bool
 	// Now is the clock; it must go on during a suspend.
 	Now func() time.Duration
 	// Wake asks the engine for a tick at once. It must not block.

@@ -3,6 +3,7 @@ package backend
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/lockstep-ha/lockstep/locks"
 	"github.com/lockstep-ha/lockstep/topology"
@@ -41,6 +42,20 @@ func missingPrivilege(srv Server, g mariadb.Grant) topology.Fault {
 		Code:   "missing_privilege",
 		Text:   fmt.Sprintf("%s: account %q lacks %s (%s)", srv.Name, srv.User, g.Privilege, g.For),
 		Remedy: fmt.Sprintf("GRANT %s ON *.* TO %s", g.Privilege, srv.User),
+	}
+}
+
+// cannotOperate names the privileges without which an operation would fail.
+func cannotOperate(srv Server, lacks []mariadb.Grant) topology.Fault {
+	names := make([]string, len(lacks))
+	for i, g := range lacks {
+		names[i] = g.Privilege
+	}
+	list := strings.Join(names, ", ")
+	return topology.Fault{
+		Code:   "cannot_operate",
+		Text:   fmt.Sprintf("%s: account %q lacks what operations need: %s", srv.Name, srv.User, list),
+		Remedy: fmt.Sprintf("GRANT %s ON *.* TO %s", list, srv.User),
 	}
 }
 

@@ -276,7 +276,7 @@ func (p *prober) regrant(parent context.Context) {
 	if err != nil {
 		return
 	}
-	if _, err := s.Query(ctx, p.query); err != nil || !s.seesProcesses {
+	if _, err := s.Query(ctx, p.query); err != nil || !s.seesProcesses || (p.f.cfg.Operates && len(s.lacks) > 0) {
 		s.goodbye()
 		return
 	}
@@ -335,13 +335,16 @@ func (p *prober) look(ctx context.Context) (topology.Server, locks.Row, error) {
 	if !p.sess.seesProcesses {
 		server.Faults = append(server.Faults, missingPrivilege(p.srv, mariadb.Grants(server.Version)[1]))
 	}
+	if p.f.cfg.Operates && len(p.sess.lacks) > 0 {
+		server.Faults = append(server.Faults, cannotOperate(p.srv, p.sess.lacks))
+	}
 	if err := p.identify(ctx, &row); err != nil {
 		return server, row, err
 	}
 	if err := p.idle(ctx, &row); err != nil {
 		return server, row, err
 	}
-	p.deprived = err != nil || !p.sess.seesProcesses
+	p.deprived = err != nil || !p.sess.seesProcesses || (p.f.cfg.Operates && len(p.sess.lacks) > 0)
 	server.Faults = append(server.Faults, p.lockFaults(row)...)
 	return server, row, nil
 }

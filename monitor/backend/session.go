@@ -37,7 +37,9 @@ type session struct {
 	startedAt time.Duration
 	// seesProcesses is true where the account may see whose connections there are.
 	seesProcesses bool
-	stop          func()
+	// lacks are the privileges that operations need and the account has not.
+	lacks []mariadb.Grant
+	stop  func()
 }
 
 var _ locks.Querier = (*session)(nil)
@@ -134,6 +136,7 @@ func (s *session) greet(ctx context.Context, w time.Duration, want topology.Flav
 	}
 	if len(tables) > 2 {
 		s.seesProcesses = mariadb.HasPrivilege(tables[2].Rows, mariadb.Process)
+		s.lacks = mariadb.Lacking(s.version, tables[2].Rows, mariadb.OperateGrants(s.version, true))
 	}
 	if len(tables) > 1 && tables[1].Row(0).String("Value") == "ON" {
 		return fmt.Errorf("%w: wsrep_on=ON: Galera nodes have no use for advisory locks, and none for failover", errUnsupported)

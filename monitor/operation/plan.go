@@ -27,6 +27,8 @@ type Cluster struct {
 	Graph   topology.Graph
 	// Primary is the index of the chosen primary, up or down; negative for none.
 	Primary int
+	// Former are servers that were the primary before.
+	Former []string
 }
 
 // Index returns the index of a server, -1 for none of that name.

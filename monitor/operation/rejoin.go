@@ -2,6 +2,7 @@ package operation
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/lockstep-ha/lockstep/topology"
@@ -18,40 +19,34 @@ type History struct {
 }
 
 // Stray says why a server should be joined to the primary, or repointed; "" for a
-// server that is where it belongs, or that a person has to look at first.
-func Stray(c Cluster, i int) string {
+// server that is where it belongs, or that a person has to look at first. It is
+// lasting where that is so only if it goes on: a source that does not answer at
+// the moment is no reason yet.
+func Stray(c Cluster, i int) (reason string, lasting bool) {
 	s := c.Servers[i]
-	if i == c.Primary || c.Primary < 0 || !s.Up() || s.SameAs != "" || s.Maintenance || !s.ReplicationKnown {
-		return ""
+	if i == c.Primary || c.Primary < 0 || !s.Up() || s.SameAs != "" || s.Maintenance || !s.ReplicationKnown || !c.Servers[c.Primary].Up() {
+		return "", false
 	}
-	p := c.Servers[c.Primary]
-	if !p.Up() {
-		return ""
+	if len(s.Replication) == 0 {
+		return s.Name + " replicates from nobody", false
 	}
 	sources := c.Graph.Sources(i)
-	switch {
-	case len(s.Replication) == 0:
-		return s.Name + " replicates from nobody"
-	case len(c.Graph.External[i]) > 0 && len(sources) == 0 && len(s.Replication) == 1:
-		return "" // outside the cluster on purpose, as far as can be known
-	case len(s.Replication) != 1 || len(sources) != 1 || sources[0] == c.Primary:
-		return ""
+	if len(s.Replication) != 1 || len(sources) != 1 || sources[0] == c.Primary {
+		return "", false // several sources, or one outside the cluster: on purpose, as far as can be known
 	}
-	src := c.Servers[sources[0]]
-	link := s.Replication[0]
+	src, link := c.Servers[sources[0]], s.Replication[0]
+	former := slices.Contains(c.Former, src.Name)
 	switch {
-	case link.IO == "No":
-		return "" // stopped by a person, or by an error that is reported
-	case src.Up() && len(c.Graph.Sources(sources[0])) > 0 && link.IO == "Yes":
-		return "" // a relay that works
-	case src.Up() && link.IO == "Yes":
-		return fmt.Sprintf("%s replicates from %s, which is not the primary", s.Name, src.Name)
-	case !src.Up() && link.IO != "Yes":
-		return fmt.Sprintf("%s is set to replicate from %s, which does not answer (%s)", s.Name, src.Name, src.Evidence)
+	case link.IO == "No" && !former:
+		return "", false // stopped by a person, or by an error that is reported
+	case former:
+		return fmt.Sprintf("%s is set to replicate from %s, which was the primary before", s.Name, src.Name), true
 	case link.IO != "Yes":
-		return fmt.Sprintf("%s is set to replicate from %s and cannot", s.Name, src.Name)
+		return fmt.Sprintf("%s is set to replicate from %s (%s) and cannot", s.Name, src.Name, src.Evidence), true
+	case len(c.Graph.Sources(sources[0])) > 0:
+		return "", false // a relay that works
 	}
-	return ""
+	return fmt.Sprintf("%s replicates from %s, which is not the primary", s.Name, src.Name), true
 }
 
 // PlanRejoin plans to make a server replicate from the primary. It is read-only
@@ -100,7 +95,8 @@ func PlanRejoin(c Cluster, p Policy, r Request, h History) (Plan, error) {
 	if err := k.err(); err != nil {
 		return Plan{}, err
 	}
-	plan := Plan{Kind: Rejoin, To: s.Name, Reason: Stray(c, i), Overrides: k.overrides}
+	plan := Plan{Kind: Rejoin, To: s.Name, Overrides: k.overrides}
+	plan.Reason, _ = Stray(c, i)
 	if s.ReadOnly != topology.Yes {
 		ro := step("set read-only", s.Name, readOnlyWait+statementLimit, "no ordinary account writes to "+s.Name, mariadb.SetReadOnly(readOnlyWait))
 		ro.seen = func(s topology.Server) bool { return s.ReadOnly == topology.Yes }

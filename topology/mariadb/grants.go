@@ -1,6 +1,7 @@
 package mariadb
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/lockstep-ha/lockstep/topology"
@@ -26,6 +27,45 @@ func Grants(v topology.Version) []Grant {
 		replication,
 		{Process, "the process list: who holds a lock"},
 	}
+}
+
+// OperateGrants lists the privileges that a monitor needs beyond Grants in order
+// to move the primary. Those of EventGrants are among them if events are moved.
+func OperateGrants(v topology.Version, events bool) []Grant {
+	out := []Grant{
+		{"REPLICATION SLAVE ADMIN", "STOP, START and RESET SLAVE, CHANGE MASTER"},
+		{"READ_ONLY ADMIN", "SET GLOBAL read_only"},
+		{"REPLICATION MASTER ADMIN", "the primary side of semi-synchronous replication"},
+		{"CONNECTION ADMIN", "KILL connections of accounts that may write to a read-only server"},
+		{"BINLOG MONITOR", "SHOW BINARY LOGS: what a replica can still fetch"},
+		{"RELOAD", "RESET SLAVE, RESET MASTER"},
+	}
+	if events {
+		for _, g := range EventGrants(v) {
+			if !slices.ContainsFunc(out, func(h Grant) bool { return h.Privilege == g.Privilege }) {
+				out = append(out, g)
+			}
+		}
+	}
+	return out
+}
+
+// Lacking returns those of the privileges that the result of SHOW GRANTS does not
+// hold. SUPER stands in for most of them before 11.0, and for READ_ONLY ADMIN
+// before 10.11.
+func Lacking(v topology.Version, grants [][]*string, needed []Grant) []Grant {
+	super := HasPrivilege(grants, "SUPER")
+	var out []Grant
+	for _, g := range needed {
+		switch {
+		case HasPrivilege(grants, g.Privilege):
+		case !super || g.Privilege == "RELOAD" || g.Privilege == "EVENT" || v.AtLeast(11, 0, 0):
+			out = append(out, g)
+		case g.Privilege == "READ_ONLY ADMIN" && v.AtLeast(10, 11, 0):
+			out = append(out, g)
+		}
+	}
+	return out
 }
 
 // HasPrivilege reports whether the result of SHOW GRANTS holds a global privilege.

@@ -119,12 +119,11 @@ func SemiSyncLike(s topology.SemiSync) []string {
 	return append(out, fmt.Sprintf("SET GLOBAL rpl_semi_sync_master_wait_no_slave=%d", on), SemiSyncPrimaryOn)
 }
 
-// PrivilegedSessions lists the client connections of accounts that may write to a
-// read-only server, as far as the account that asks may see privileges. Monitors
-// (holders of locks, and the account itself), replication and commits that wait
-// for a semi-sync acknowledgement are left out: killing one of the latter commits
-// its row on this server only.
-func PrivilegedSessions(except []string) string {
+// ClientSessions lists the connections of clients. Monitors (the account that
+// asks, and those named), replication, and commits that wait for a semi-sync
+// acknowledgement are left out: killing one of the latter commits its row on this
+// server only.
+func ClientSessions(except []string) string {
 	users := []string{"'system user'", "'event_scheduler'", "SUBSTRING_INDEX(USER(),'@',1)"}
 	for _, u := range except {
 		users = append(users, literal(u))
@@ -132,7 +131,13 @@ func PrivilegedSessions(except []string) string {
 	return "SELECT ID, USER, HOST FROM information_schema.PROCESSLIST WHERE ID<>CONNECTION_ID()" +
 		" AND USER NOT IN (" + strings.Join(users, ",") + ")" +
 		" AND COMMAND NOT LIKE 'Binlog Dump%' AND COMMAND NOT IN ('Slave_IO','Slave_SQL','Slave_worker','Daemon','Killed')" +
-		" AND COALESCE(STATE,'') NOT LIKE '%semi-sync%'" +
+		" AND COALESCE(STATE,'') NOT LIKE '%semi-sync%'"
+}
+
+// PrivilegedSessions lists those of the ClientSessions whose accounts may write to
+// a read-only server, as far as the account that asks may see privileges.
+func PrivilegedSessions(except []string) string {
+	return ClientSessions(except) +
 		" AND USER IN (SELECT SUBSTRING_INDEX(SUBSTRING(GRANTEE,2),'''@''',1) FROM information_schema.USER_PRIVILEGES WHERE PRIVILEGE_TYPE IN ('SUPER','READ ONLY ADMIN','READ_ONLY ADMIN'))"
 }
 
