@@ -2,6 +2,7 @@ package integration
 
 import (
 	"fmt"
+	"net"
 	"testing"
 	"time"
 
@@ -106,6 +107,16 @@ func TestFailoverKilledPrimary(t *testing.T) {
 	inSync(t, c, next)
 	nothingLost(t, w, c.Servers...)
 	require.Equal(t, operation.Done, lastOf(t, m, operation.Failover).Outcome)
+}
+
+func serverName(i int) string { return fmt.Sprintf("s%d", i+1) }
+
+// splitAddr splits host:port.
+func splitAddr(t testing.TB, addr string) (host, port string) {
+	t.Helper()
+	host, port, err := net.SplitHostPort(addr)
+	require.NoError(t, err)
+	return host, port
 }
 
 // lastOf returns the newest operation of a kind.

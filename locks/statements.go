@@ -165,3 +165,9 @@ func (n Names) ReleasePrimary() string { return "DO RELEASE_LOCK(" + literal(n.P
 func (n Names) VerifyStatement() string {
 	return "SELECT IS_USED_LOCK(" + literal(n.Server) + ")<=>CONNECTION_ID() AS held"
 }
+
+// GuardStatement fails unless the server lock is held by a session: sent before
+// others in one round trip, it keeps them from being carried out.
+func (n Names) GuardStatement(session uint64) string {
+	return fmt.Sprintf("SELECT IF(IS_USED_LOCK(%s)<=>%d, 1, (SELECT 1 UNION SELECT 2)) AS held", literal(n.Server), session)
+}

@@ -50,6 +50,11 @@ func (m *Monitor) enforce(ctx context.Context, h *hands) {
 		return
 	}
 	p := h.s.servers[primary]
+	for name := range m.ops.writable {
+		if i := indexOf(h.s.servers, name); i < 0 || !h.s.servers[i].Writable() {
+			delete(m.ops.writable, name)
+		}
+	}
 	var calls []operation.Call
 	if (m.d.cfg.Policy.EnforceWritable || m.d.cfg.Policy.FenceOnLostMajority) && p.ReadOnly == topology.Yes && !m.anotherWritable(h.s, primary) && topology.Ahead(h.s.servers, primary, true) == "" {
 		calls = append(calls, operation.Call{Server: p.Name, SQL: mariadb.SetWritable(), Limit: m.timing.Timeout})
@@ -72,13 +77,30 @@ func (m *Monitor) enforce(ctx context.Context, h *hands) {
 		name, on := calls[i].Server, calls[i].Server == p.Name
 		m.ops.fenceAt[name] = h.Now() + m.timing.Interval
 		if a.Err == nil {
+			delete(m.ops.writable, name)
 			m.log.Warn().Str("event", "read_only_enforced").Str("server", name).Bool("writable", on).Msg("read_only was set as the policy says")
 			continue
 		}
 		// Others wait behind a read_only that waits: the next try is far away.
 		m.ops.fenceAt[name] = h.Now() + m.timing.Settle
+		if !on {
+			m.ops.writable[name] = fmt.Sprintf("%s could not be set read-only: %v%s", name, a.Err, m.waiting(ctx, h, name))
+		}
 		m.log.Warn().Str("event", "read_only_failed").Str("server", name).Bool("writable", on).AnErr("error", a.Err).Msg("read_only could not be set")
 	}
+}
+
+// waiting says how many commits on a server wait for an acknowledgement: while
+// they do, read_only cannot be set, and nothing else can be committed either.
+func (m *Monitor) waiting(ctx context.Context, h *hands, name string) string {
+	a := h.Execute(ctx, []operation.Call{{Server: name, SQL: mariadb.WaitingCommits, Limit: m.timing.Timeout, Reads: true}})[0]
+	if a.Err != nil || len(a.Tables) == 0 {
+		return ""
+	}
+	if n := a.Tables[0].Row(0).String("Value"); n != "" && n != "0" {
+		return fmt.Sprintf("; %s commits wait there for a semi-sync acknowledgement that will not come, and while they do nothing else is committed; they are not ended, since that would commit them there alone", n)
+	}
+	return ""
 }
 
 func (m *Monitor) anotherWritable(s scene, primary int) bool {
@@ -182,7 +204,11 @@ func (m *Monitor) operationFaults() []FaultView {
 		if r, ok := m.ops.refused[s.Name]; ok {
 			out = append(out, FaultView{Code: "not_joined", Server: s.Name, Text: r.Text, Remedy: r.Remedy})
 		}
+		if text, ok := m.ops.writable[s.Name]; ok {
+			out = append(out, FaultView{Code: "not_read_only", Server: s.Name, Text: text, Remedy: "stop the server; it can be joined again when it has started anew"})
+		}
 	}
+	out = append(out, m.writeProbeFault()...)
 	if m.shared.problem != "" {
 		out = append(out, FaultView{Code: "state_not_kept", Text: m.shared.problem,
 			Remedy: fmt.Sprintf("grant the monitor CREATE, SELECT, INSERT, UPDATE ON `%s`.*, or set state_schema = \"\"", m.d.cfg.Policy.StateSchema)})

@@ -49,6 +49,7 @@ type Monitor struct {
 	holders  holders
 	ops      operations
 	shared   shared
+	writes   writes
 	lag      topology.LagTracker
 	logged   loggedState
 	ticks    uint64

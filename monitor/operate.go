@@ -30,6 +30,8 @@ type operations struct {
 	fenceAt map[string]time.Duration
 	// refused is why a server is not joined.
 	refused map[string]operation.Refusal
+	// writable is why a server that should be read-only is not.
+	writable map[string]string
 	// strayAt is since when a server has been where it does not belong.
 	strayAt map[string]time.Duration
 	// former are the servers that this monitor has moved the primary away from.
@@ -48,7 +50,7 @@ type operations struct {
 
 func newOperations() operations {
 	return operations{joins: map[string]*operation.Run{}, joinAt: map[string]time.Duration{}, fenceAt: map[string]time.Duration{},
-		strayAt: map[string]time.Duration{}, former: map[string]bool{},
+		writable: map[string]string{}, strayAt: map[string]time.Duration{}, former: map[string]bool{},
 		refused: map[string]operation.Refusal{}, logged: map[string]int{}}
 }
 
@@ -160,12 +162,14 @@ func (m *Monitor) failover(_ context.Context, h *hands) {
 		m.ops.notYet = m.shared.paused
 	case why != "":
 		m.ops.notYet = why
-	case !v.Due(now):
+	case !v.Failed || v.At == 0 || v.At-now > m.headStart():
 		m.ops.notYet = v.Reason
 	case now < m.ops.retryAt:
 		m.ops.notYet = fmt.Sprintf("the last attempt failed; the next is in %v", (m.ops.retryAt - now).Round(time.Millisecond))
+	case v.Dead && now < v.At:
+		m.ops.notYet = v.Reason
 	default:
-		r := operation.Request{Kind: operation.Failover, Automatic: true}
+		r := operation.Request{Kind: operation.Failover, Automatic: true, NotBefore: v.At}
 		plan, err := operation.PlanFailover(m.sight(h.s), policy, r)
 		if err != nil {
 			m.ops.notYet = err.Error()
@@ -175,6 +179,10 @@ func (m *Monitor) failover(_ context.Context, h *hands) {
 		m.begin(h, plan, r)
 	}
 }
+
+// headStart is how long before a failover may promote it begins with what can be
+// taken back: an IO thread whose source does not answer takes a second to stop.
+func (m *Monitor) headStart() time.Duration { return min(1500*time.Millisecond, m.timing.Notice/2) }
 
 // begin starts an operation that moves the primary. What was under way in the
 // background gives way.

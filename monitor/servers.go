@@ -42,7 +42,7 @@ func (h *hands) Verify(ctx context.Context) error {
 	defer cancel()
 	var ask []backend.Action
 	for i, s := range h.s.servers {
-		if s.Up() && s.SameAs == "" && h.s.rows[i].ServerLock.State == locks.Self {
+		if h.s.rows[i].Answered && s.SameAs == "" && h.s.rows[i].ServerLock.State == locks.Self {
 			ask = append(ask, backend.Action{Server: s.Name, Kind: backend.Verify})
 		}
 	}
@@ -85,6 +85,9 @@ func (h *hands) Execute(ctx context.Context, calls []operation.Call) []operation
 		case a.Session == 0:
 			out[i] = operation.Answer{Known: true, Err: fmt.Errorf("server %s: %w", c.Server, backend.ErrNotHeld)}
 			continue
+		}
+		if c.Aside && a.Kind == backend.Execute {
+			a.Kind, a.Limit = backend.Aside, c.Limit
 		}
 		actions, at = append(actions, a), append(at, i)
 		patience = max(patience, cmp.Or(c.Patience, a.Limit))

@@ -22,6 +22,7 @@ func (m *Monitor) tick(ctx context.Context, fleet Fleet) (again time.Duration) {
 	m.forgetStale(began)
 	servers, rows := fleet.Observe(ctx)
 	m.settings(servers)
+	m.stalled(servers)
 	m.releaseDuplicates(ctx, fleet, servers, rows)
 	rows = ownRows(servers, rows)
 	if ctx.Err() != nil {
@@ -36,6 +37,7 @@ func (m *Monitor) tick(ctx context.Context, fleet Fleet) (again time.Duration) {
 		mem.offered = ""
 	}
 	m.mem = mem
+	m.probeWrites(ctx, fleet, s)
 	m.assess(s)
 	m.fenceCommand(ctx, s)
 	m.ticks++

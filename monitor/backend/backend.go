@@ -77,12 +77,16 @@ const (
 	// Execute runs statements that change the server, on the connection that holds
 	// its server lock and on no other.
 	Execute
+	// Aside runs statements that change the server and may take seconds, on a
+	// connection of its own, which sees to it that the lock is held by Session when
+	// they begin. It is not waited for longer than the context allows, and goes on.
+	Aside
 	// Ask runs statements that change nothing, on whatever connection there is.
 	Ask
 )
 
 func (k ActionKind) String() string {
-	return [...]string{"take server lock", "take primary lock", "release primary lock", "release all locks", "verify", "execute", "ask"}[min(k, 6)]
+	return [...]string{"take server lock", "take primary lock", "release primary lock", "release all locks", "verify", "execute", "aside", "ask"}[min(k, 7)]
 }
 
 // Result of an action. A lost answer is Unknown: the next observation decides.
@@ -219,12 +223,49 @@ func (f *Fleet) Do(ctx context.Context, actions []Action) []Outcome {
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(ctx, f.cfg.Timing.Timeout)
 			defer cancel()
-			out[i] = f.byName[a.Server].do(ctx, a)
+			if a.Kind == Aside {
+				out[i] = f.aside(ctx, a)
+			} else {
+				out[i] = f.byName[a.Server].do(ctx, a)
+			}
 			out[i].Action = a
 		})
 	}
 	wg.Wait()
 	return out
+}
+
+// aside carries out an Aside action.
+func (f *Fleet) aside(ctx context.Context, a Action) Outcome {
+	p := f.byName[a.Server]
+	done := make(chan Outcome, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.Limit)
+		defer cancel()
+		defer f.cfg.Wake()
+		s, err := openSession(ctx, p.srv, f.cfg.Timing.WaitTimeout, "")
+		if err != nil {
+			done <- Outcome{Result: NotDone, Err: err}
+			return
+		}
+		o := Outcome{Result: Done}
+		o.Tables, o.Err = s.Query(ctx, f.cfg.Names.GuardStatement(a.Session)+";"+a.SQL)
+		if o.Err != nil {
+			if o.Result = ResultUnknown; Code(o.Err) != 0 {
+				o.Result = NotDone
+			}
+			s.close()
+		} else {
+			s.goodbye()
+		}
+		done <- o
+	}()
+	select {
+	case o := <-done:
+		return o
+	case <-ctx.Done():
+		return Outcome{Err: ctx.Err()}
+	}
 }
 
 // Rows returns the newest lock rows without asking the servers again.

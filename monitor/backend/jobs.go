@@ -188,7 +188,7 @@ func (p *prober) act(j job) (Result, error) {
 		_, err = p.sess.Query(ctx, names.ReleasePrimary())
 	case ReleaseAll:
 		_, err = p.sess.Query(ctx, names.ReleaseAll())
-	case Verify, Execute, Ask:
+	case Verify, Execute, Aside, Ask:
 	}
 	if err != nil {
 		return ResultUnknown, err
@@ -218,7 +218,7 @@ func (p *prober) act(j job) (Result, error) {
 				*l = locks.Lock{State: locks.Free}
 			}
 		}
-	case Verify, Execute, Ask:
+	case Verify, Execute, Aside, Ask:
 	}
 	return Done, nil
 }

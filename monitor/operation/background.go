@@ -2,6 +2,7 @@ package operation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -68,7 +69,7 @@ func (r *Run) look(c Cluster, s Servers, l *lane) bool {
 				continue
 			}
 			l.problem = why
-		case l.unsure && server.Up() && server.SentAt >= l.sent:
+		case l.unsure && server.Up() && server.SentAt >= l.sent && (!st.aside || st.seen(server) || now-l.sent > asideLimit):
 			if st.seen(server) {
 				r.laneDone(s, l, Done, "")
 				continue
@@ -102,7 +103,7 @@ func (r *Run) sendLanes(ctx context.Context, s Servers, ready []*lane) {
 			r.answered(s, l, st, a)
 			continue
 		}
-		call := Call{Server: st.Server, SQL: st.sql, Limit: st.limit()}
+		call := st.call()
 		if st.seen != nil {
 			call.Patience = backgroundPatience
 		}
@@ -148,37 +149,48 @@ func (r *Run) laneFailed(s Servers, l *lane) {
 	l.next = len(l.steps)
 }
 
-// events moves scheduled events: it asks for them, and alters those that have to be.
+// events moves scheduled events: it asks for them, and alters those that have to
+// be, one by one, so that one that cannot be altered does not stop the others.
 func (r *Run) events(ctx context.Context, s Servers, st Step) Answer {
 	a := s.Execute(ctx, []Call{{Server: st.Server, SQL: mariadb.EventsStatement, Limit: st.limit(), Reads: true}})[0]
-	if a.Err != nil {
-		return a
-	}
-	if len(a.Tables) == 0 {
+	if mariadb.EventsUnavailable(a.Code) {
 		return Answer{Known: true}
+	}
+	if a.Err != nil || len(a.Tables) == 0 {
+		return a
 	}
 	events, err := mariadb.ParseEvents(&a.Tables[0])
 	if err != nil {
 		return Answer{Known: true, Err: err}
 	}
-	var statements, names []string
+	var names []string
+	var problems []error
+	alter := func(e mariadb.Event, statement string) {
+		one := s.Execute(ctx, []Call{{Server: st.Server, SQL: statement, Limit: statementLimit}})[0]
+		if one.Err != nil && one.Code != mariadb.ErrEventMissing {
+			problems = append(problems, fmt.Errorf("%s.%s: %w", e.Schema, e.Name, one.Err))
+			return
+		}
+		names = append(names, e.Schema+"."+e.Name)
+	}
 	if st.special == eventsOff {
 		r.enabled = append([]mariadb.Event{}, mariadb.ToDisable(events)...)
 		for _, e := range r.enabled {
-			statements, names = append(statements, e.DisableOnReplica()), append(names, e.Schema+"."+e.Name)
+			alter(e, e.DisableOnReplica())
 		}
 	} else {
 		for _, e := range mariadb.ToEnable(events, r.enabled) {
-			statements, names = append(statements, e.Enable()), append(names, e.Schema+"."+e.Name)
+			if e.Overdue && r.enabled == nil {
+				r.warn(fmt.Sprintf("%s: the event %s.%s is past its time and may have run on the former primary: it is left disabled", st.Server, e.Schema, e.Name))
+				continue
+			}
+			alter(e, e.Enable())
 		}
 	}
-	if len(statements) == 0 {
-		return Answer{Known: true}
-	}
-	if i, ok := r.steps[key(st)]; ok {
+	if i, ok := r.steps[key(st)]; ok && len(names) > 0 {
 		r.Record.Steps[i].Detail = strings.Join(names, ", ")
 	}
-	return s.Execute(ctx, []Call{{Server: st.Server, SQL: strings.Join(statements, ";"), Limit: st.limit()}})[0]
+	return Answer{Known: true, Err: errors.Join(problems...)}
 }
 
 // killRounds bounds how often privileged connections are looked for.

@@ -2,6 +2,7 @@ package operation
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/lockstep-ha/lockstep/topology"
@@ -16,6 +17,9 @@ type Request struct {
 	To string `json:"to,omitempty"`
 	// Force overrides refusals that allow it.
 	Force bool `json:"force,omitempty"`
+	// NotBefore is the instant before which a failover must not promote; what can be
+	// taken back is done before.
+	NotBefore time.Duration `json:"-"`
 	// Automatic is true for what the monitor starts by itself.
 	Automatic bool `json:"-"`
 }
@@ -68,16 +72,23 @@ func PlanFailover(c Cluster, p Policy, r Request) (Plan, error) {
 	case p.RelayLog == RelayLogAbort:
 		k.doubt("relay_log", "wait until it has applied them, or set relay_log = \"wait\"", "%s has yet to apply %d transactions and relay_log is abort", to.Name, backlog)
 	}
-	if p.RelayLog != RelayLogProceed || !(backlog > 0) {
-		plan.Steps = append(plan.Steps, pl.drain(to, from, link, p)...)
+	if from.Evidence == topology.WriteFailed {
+		// It answers: what it still accepts must not be acknowledged.
+		ro := step("set read-only", from.Name, readOnlyWait+statementLimit, "no ordinary account writes to "+from.Name, mariadb.SetReadOnly(readOnlyWait))
+		ro.soft, ro.undo = true, mariadb.SetWritable()
+		ro.Undo = ro.undo
+		plan.Steps = append(plan.Steps, ro)
 	}
-	plan.Steps = append(plan.Steps, pl.promotion(to, link.Name, from.SemiSync))
+	if p.RelayLog != RelayLogProceed || !(backlog > 0) {
+		plan.Steps = append(plan.Steps, pl.drain(to, from, link, p, r)...)
+	}
+	plan.Steps = append(plan.Steps, pl.promotion(to, from, link.Name))
 	return pl.finishFailover(plan, k, i, from)
 }
 
 // drain are the steps after which a candidate has applied all that it received
 // and receives no more.
-func (pl planner) drain(to, from topology.Server, link *topology.Replication, p Policy) []Step {
+func (pl planner) drain(to, from topology.Server, link *topology.Replication, p Policy, r Request) []Step {
 	var out []Step
 	if to.SemiSync.PrimaryOn && !p.LeaveSemiSync {
 		out = append(out, step("semi-sync primary side off", to.Name, statementLimit, "its SQL thread waits for no acknowledgement", mariadb.SemiSyncPrimaryOff))
@@ -86,10 +97,29 @@ func (pl planner) drain(to, from topology.Server, link *topology.Replication, p 
 		out = append(out, step("start applying", to.Name, statementLimit, "its SQL thread runs", mariadb.StartApplying(link.Name)))
 	}
 	out = append(out, waitStep("apply relay log", to.Name, "all that it has received is applied (Gtid_IO_Pos = gtid_slave_pos)", p.FailoverTimeout, "its relay log is empty", drained(to.Name, from.Name)))
-	stop := step("stop receiving", to.Name, statementLimit, to.Name+" receives nothing more", mariadb.StopReceiving(link.Name))
+	statements := []string{mariadb.StopReceiving(link.Name)}
+	if away(to, from) {
+		statements = hurried(statements...)
+	}
+	stop := step("stop receiving", to.Name, statementLimit, to.Name+" receives nothing more", statements...)
+	name := link.Name
+	stop.seen = func(s topology.Server) bool {
+		return slices.ContainsFunc(s.Replication, func(r topology.Replication) bool { return r.Name == name && r.IO == "No" })
+	}
+	if stop.aside = away(to, from); stop.aside {
+		stop.LimitMS = asideLimit.Milliseconds()
+	}
 	stop.undo = mariadb.StartReceiving(link.Name)
 	stop.Undo = stop.undo
-	return append(out, stop,
+	out = append(out, stop)
+	if r.NotBefore > pl.c.Now {
+		out = append(out, waitStep("wait for the locks", from.Name, "its locks are gone, and everybody has noticed", r.NotBefore-pl.c.Now+statementLimit,
+			"no other monitor names it as the primary", func(c Cluster, _ time.Duration) (bool, string) {
+				return c.Now >= r.NotBefore, fmt.Sprintf("%v are left", r.NotBefore-c.Now)
+			}))
+	}
+	return append(out,
+		waitStep("nobody has more", to.Name, "no other replica that answers has received more", statementLimit, "it is still the most advanced", mostAdvanced(to.Name, from.Name)),
 		waitStep("apply the rest", to.Name, "all that it has received is applied, as seen after that", p.FailoverTimeout, "nothing that it has received is lost", drained(to.Name, from.Name)))
 }
 
@@ -178,6 +208,26 @@ func (pl planner) knownMore(k *checks, to int, from topology.Server) {
 		}
 		k.doubt("replica_ahead_down", fmt.Sprintf("bring %s back, or override and lose what only it has", s.Name),
 			"%s, which does not answer (%s), has received more from %s than %s has", s.Name, s.Evidence, from.Name, pl.c.Servers[to].Name)
+	}
+}
+
+// mostAdvanced reports whether no replica that answers has received more than a
+// candidate, as seen after the candidate stopped receiving.
+func mostAdvanced(server, source string) func(Cluster, time.Duration) (bool, string) {
+	return func(c Cluster, since time.Duration) (bool, string) {
+		i, p := c.Index(server), c.Index(source)
+		c.Primary = p
+		for _, j := range c.Graph.Replicas(p, false) {
+			s := c.Servers[j]
+			switch {
+			case j == i || s.SameAs != "" || !s.Up():
+			case s.SentAt < since:
+				return false, s.Name + " has not answered since"
+			case behind(c, i, j):
+				return false, fmt.Sprintf("%s has received more than %s by now", s.Name, server)
+			}
+		}
+		return true, ""
 	}
 }
 

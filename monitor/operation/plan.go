@@ -89,6 +89,9 @@ type Step struct {
 	seen func(s topology.Server) bool
 	// special names the steps whose statements depend on what a server answers.
 	special special
+	// aside steps may take longer than a lease lasts: whether they had their effect
+	// is seen, not awaited.
+	aside bool
 	// soft steps may fail: the run goes on with a warning.
 	soft bool
 	// turn marks the step after which To is the primary.

@@ -2,6 +2,7 @@ package operation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,6 +30,9 @@ type Call struct {
 	Limit  time.Duration
 	// Reads is true for statements that change nothing.
 	Reads bool
+	// Aside is set for statements that may take longer than a lease lasts: they get a
+	// connection of their own.
+	Aside bool
 	// Patience is how long to wait for the answer where that is less than Limit; the
 	// statement goes on.
 	Patience time.Duration
@@ -157,6 +161,10 @@ const poll = 5 * time.Millisecond
 func (r *Run) Advance(ctx context.Context, c Cluster, s Servers) time.Duration {
 	turned := r.turned
 	for !r.Ended() && r.next < len(r.Plan.Steps) {
+		if from, ok := c.server(r.Plan.From); ok && r.Plan.Kind == Failover && r.Record.Automatic && from.Up() {
+			r.fail(ctx, s, Cancelled, from.Name+" answers again")
+			return poll
+		}
 		if r.cancelled {
 			r.fail(ctx, s, Cancelled, "cancelled by a person before the step "+r.Plan.Steps[r.next].Name)
 			return poll
@@ -208,7 +216,7 @@ func (r *Run) foreground(ctx context.Context, c Cluster, s Servers) bool {
 		why = reason
 	case r.unsure:
 		server, _ := c.server(st.Server)
-		if server.Up() && server.SentAt >= r.sent {
+		if server.Up() && server.SentAt >= r.sent && (!st.aside || st.seen(server) || late) {
 			if st.seen != nil && st.seen(server) {
 				r.unsure = false
 				r.passed(s, st, "it was seen to have had its effect, though: "+r.problem)
@@ -243,7 +251,7 @@ func (r *Run) send(ctx context.Context, s Servers, st Step) bool {
 	}
 	var a Answer
 	if st.special == plain {
-		a = s.Execute(ctx, []Call{{Server: st.Server, SQL: st.sql, Limit: st.limit()}})[0]
+		a = s.Execute(ctx, []Call{st.call()})[0]
 	} else {
 		a = r.events(ctx, s, st)
 	}
@@ -252,7 +260,7 @@ func (r *Run) send(ctx context.Context, s Servers, st Step) bool {
 	case a.Err == nil:
 		r.passed(s, st, "")
 		return true
-	case st.soft && a.Known:
+	case st.soft:
 		r.warn(fmt.Sprintf("%s on %s: %v", st.Name, st.Server, a.Err))
 		r.passed(s, st, a.Err.Error())
 		return true
@@ -273,6 +281,15 @@ func (r *Run) send(ctx context.Context, s Servers, st Step) bool {
 	r.noteEnd(s, st, Failed, a.Err.Error())
 	r.fail(ctx, s, Failed, fmt.Sprintf("step %s on %s: %v", st.Name, st.Server, a.Err))
 	return false
+}
+
+// call is what a step that is a plain statement sends.
+func (s Step) call() Call {
+	c := Call{Server: s.Server, SQL: s.sql, Limit: s.limit(), Aside: s.aside}
+	if s.aside {
+		c.Patience = backgroundPatience
+	}
+	return c
 }
 
 func (r *Run) passed(s Servers, st Step, detail string) {
@@ -325,11 +342,11 @@ func (r *Run) fail(ctx context.Context, s Servers, outcome, detail string) {
 func (r *Run) takeBack(ctx context.Context, s Servers, st Step) error {
 	sql := st.undo
 	if st.special == eventsOff {
-		statements := make([]string, len(r.enabled))
-		for i, e := range r.enabled {
-			statements[i] = e.Enable()
+		var problems []error
+		for _, e := range r.enabled {
+			problems = append(problems, s.Execute(ctx, []Call{{Server: st.Server, SQL: e.Enable(), Limit: statementLimit}})[0].Err)
 		}
-		sql = strings.Join(statements, ";")
+		return errors.Join(problems...)
 	}
 	if sql == "" {
 		return nil

@@ -3,6 +3,7 @@ package operation
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 // Limits of single steps.
 const (
 	statementLimit = 3 * time.Second
+	asideLimit     = 8 * time.Second
 	sqlFileLimit   = 3 * time.Second
 	eventsLimit    = 10 * time.Second
 	confirmLimit   = 30 * time.Second
@@ -134,6 +136,16 @@ func hasReplica(server string) func(Cluster, time.Duration) (bool, string) {
 	}
 }
 
+// away reports whether the IO thread of s may take seconds to stop: a semi-sync
+// replica connects to its source once more in order to end its own connection
+// there, and waits for that.
+func away(s, source topology.Server) bool { return s.SemiSync.ReplicaOn && !source.Up() }
+
+// hurried wraps statements that stop such an IO thread.
+func hurried(statements ...string) []string {
+	return append(append([]string{mariadb.HurryStop}, statements...), mariadb.StopHurry)
+}
+
 // addressFor is the address by which replicas reach a server.
 func addressFor(s topology.Server) string {
 	if s.PrivateAddress != "" {
@@ -165,10 +177,23 @@ func (pl planner) repoint(i int, connection string, to topology.Server, demote b
 	if err != nil {
 		return nil, err
 	}
-	statements := append(first, mariadb.StopReplica(connection), change, mariadb.StartReplica(connection))
-	shown := append(append([]string{}, statements[:len(statements)-2]...), masked, statements[len(statements)-1])
+	source := to
+	if list := pl.c.Graph.Sources(i); len(list) > 0 {
+		source = pl.c.Servers[list[0]]
+	}
+	before := append(first, mariadb.StopReplica(connection))
+	aside := away(s, source)
+	if aside {
+		before = hurried(before...)
+	}
+	start := mariadb.StartReplica(connection)
+	statements := append(slices.Clone(before), change, start)
+	shown := append(slices.Clone(before), masked, start)
 	st := step("replicate from "+to.Name, s.Name, statementLimit, s.Name+" replicates from "+to.Name, statements...)
 	st.Statement = strings.Join(shown, ";\n")
+	if st.aside = aside; aside {
+		st.LimitMS = asideLimit.Milliseconds()
+	}
 	address := addressFor(to)
 	st.seen = func(s topology.Server) bool { return leadsTo(s, address) }
 	return []Step{st, waitStep("confirm", s.Name, "both threads run, connected to the server id of "+to.Name, confirmLimit, "replication was seen to run", replicatesFrom(s.Name, to.Name))}, nil
@@ -198,10 +223,10 @@ func (pl planner) otherReplicas(from int, to topology.Server) ([][]Step, error) 
 // promotion makes the statements that turn a replica into the primary. The
 // server is writable before its connection to the old primary is forgotten, so
 // that what is seen half-way is a primary and not an orphan.
-func (pl planner) promotion(to topology.Server, connection string, semiSync topology.SemiSync) Step {
+func (pl planner) promotion(to, from topology.Server, connection string) Step {
 	statements := []string{mariadb.StopReplica(connection)}
-	if !pl.p.LeaveSemiSync && semiSync.Known && semiSync.PrimaryOn {
-		statements = append(statements, mariadb.SemiSyncLike(semiSync)...)
+	if !pl.p.LeaveSemiSync && from.SemiSync.PrimaryOn {
+		statements = append(statements, mariadb.SemiSyncLike(from.SemiSync)...)
 	}
 	statements = append(statements, mariadb.SetWritable(), mariadb.ForgetSource(connection))
 	st := step("promote", to.Name, statementLimit, to.Name+" accepts writes and replicates from nobody", statements...)

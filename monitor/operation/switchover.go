@@ -85,7 +85,7 @@ func PlanSwitchover(c Cluster, p Policy, r Request) (Plan, error) {
 		waitStep("catch up", to.Name, "it has applied all that "+from.Name+" has logged, and "+from.Name+" logs nothing more", p.SwitchoverTimeout,
 			"nothing that was acknowledged is missing on "+to.Name, caughtUp(to.Name, from.Name)),
 	)
-	promote := pl.promotion(to, link.Name, from.SemiSync)
+	promote := pl.promotion(to, from, link.Name)
 	back, _, err := mariadb.ChangeSource(to.Version, mariadb.Source{Connection: link.Name, Address: addressFor(from), User: p.ReplicationUser, Password: p.ReplicationPassword, TLS: p.ReplicationTLS})
 	if err != nil {
 		return Plan{}, err

@@ -19,6 +19,11 @@ const (
 	errNoSuchThread           = 1094
 	errLockWaitTimeout        = 1205
 	errStatementTimeout       = 1969
+	errDiskFull               = 1021
+	errWriteFile              = 1026
+	errFromStorage            = 1030
+	errTableFull              = 1114
+	errReadOnlyStorage        = 1036
 )
 
 // Classify maps an error code to its class of evidence.
@@ -49,3 +54,13 @@ func GaveUpWaiting(code uint16) bool {
 // NoSuchConnection reports whether the code means that a connection to be killed
 // had ended already.
 func NoSuchConnection(code uint16) bool { return code == errNoSuchThread }
+
+// StorageFailed reports whether the code means that the server could not write:
+// its disk is full, or its file system fails or is read-only.
+func StorageFailed(code uint16) bool {
+	switch code {
+	case errDiskFull, errWriteFile, errFromStorage, errTableFull, errReadOnlyStorage:
+		return true
+	}
+	return false
+}

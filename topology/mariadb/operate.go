@@ -105,6 +105,14 @@ const (
 	SemiSyncReplicaOn  = "SET GLOBAL rpl_semi_sync_slave_enabled=1"
 )
 
+// HurryStop makes a semi-sync replica spend no more than a second on ending its
+// own connection at a source that does not answer, when its IO thread is stopped;
+// StopHurry puts the setting back.
+const (
+	HurryStop = "SET @lockstep_kill=@@global.rpl_semi_sync_slave_kill_conn_timeout;SET GLOBAL rpl_semi_sync_slave_kill_conn_timeout=1"
+	StopHurry = "SET GLOBAL rpl_semi_sync_slave_kill_conn_timeout=@lockstep_kill"
+)
+
 // SemiSyncLike gives a server the settings of the primary side that another has,
 // as they were seen there.
 func SemiSyncLike(s topology.SemiSync) []string {
@@ -146,6 +154,11 @@ func Kill(id uint64) string { return fmt.Sprintf("KILL SOFT CONNECTION %d", id) 
 
 // WaitingCommits shows how many commits wait for a semi-sync acknowledgement.
 const WaitingCommits = "SHOW GLOBAL STATUS LIKE 'Rpl_semi_sync_master_wait_sessions'"
+
+// WriteProbe writes the one row of a heartbeat table.
+func WriteProbe(schema, table string) string {
+	return "INSERT INTO `" + schema + "`.`" + table + "` (id, at) VALUES (1, UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE at=VALUES(at)"
+}
 
 // OldestBinlog shows the binary log files, the oldest first; BinlogStart the
 // position at the start of one.
