@@ -143,10 +143,20 @@ func TestPrimaryServerDownAtStart(t *testing.T) {
 	m := start(t, configOf(c))
 	v := until(t, m, 5*time.Second, "the majority is held", func(v monitor.View) bool { return v.Monitor.Primary })
 	require.Nil(t, v.Primary)
-	require.Contains(t, v.Reason, "s1 connection refused")
-	require.Contains(t, v.Reason, "s2 read-only")
+	require.Contains(t, v.Reason, "s1, which cannot take writes: connection refused")
 	require.NoError(t, c.Servers[0].Restart(t.Context()))
 	until(t, m, 10*time.Second, "s1 is offered", offers("s1"))
+}
+
+// TestPrimaryServerDownAtStartIsReplaced starts a monitor that has never seen the
+// primary: what its replicas say is enough, after the time for stale locks.
+func TestPrimaryServerDownAtStartIsReplaced(t *testing.T) {
+	c := testdb.NewCluster(t, 3, testdb.ClusterOptions{Server: testdb.Options{Operate: true}})
+	require.NoError(t, c.Servers[0].Kill())
+	m := start(t, configOf(c, operating))
+	began := time.Now()
+	until(t, m, 15*time.Second, "another primary", otherThan("s1"))
+	require.GreaterOrEqual(t, time.Since(began), m.Timing().StaleAfter())
 }
 
 func TestWrongPassword(t *testing.T) {

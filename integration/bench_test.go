@@ -98,3 +98,71 @@ func BenchmarkSwitchover(b *testing.B) {
 	b.ReportMetric(float64(outages[len(outages)-1].Milliseconds()), "max-ms")
 	b.ReportMetric(0, "ns/op")
 }
+
+// oneRun starts a cluster with a timing, measures one outage and reports it.
+func oneRun(b *testing.B, interval, timeout time.Duration, fail func(cl *testdb.Cluster, m running)) {
+	b.Helper()
+	var outages []time.Duration
+	for b.Loop() {
+		cl := semiSync(b, 3)
+		m := start(b, configOf(cl, operating, at(interval, timeout)))
+		until(b, m, 30*time.Second, "settles", settled)
+		w := writing(b, cl, m)
+		fail(cl, m)
+		v := until(b, m, 60*time.Second, "another primary", otherThan("s1"))
+		require.NoError(b, w.WaitAcked(b.Context(), 20))
+		list := w.Stop().Outages
+		require.Len(b, list, 1)
+		outages = append(outages, list[0].Duration())
+		inSyncExcept(b, cl, v.Primary.Name, 0)
+		nothingLost(b, w, cl.Servers[1], cl.Servers[2])
+		m.stop()
+	}
+	slices.Sort(outages)
+	b.ReportMetric(float64(outages[len(outages)/2].Milliseconds()), "median-ms")
+	b.ReportMetric(float64(outages[len(outages)-1].Milliseconds()), "max-ms")
+	b.ReportMetric(0, "ns/op")
+}
+
+// BenchmarkFailoverHung measures the outage when the process of the primary is
+// stopped while its connections stay open.
+func BenchmarkFailoverHung(b *testing.B) {
+	for _, c := range []struct {
+		name              string
+		interval, timeout time.Duration
+	}{{"defaults", 2 * time.Second, 3 * time.Second}, {"1s-1s", time.Second, time.Second}} {
+		b.Run(c.name, func(b *testing.B) {
+			oneRun(b, c.interval, c.timeout, func(cl *testdb.Cluster, _ running) { require.NoError(b, cl.Servers[0].Freeze()) })
+		})
+	}
+}
+
+// BenchmarkMonitorAndPrimaryKilled measures the outage when the primary monitor
+// and the primary end at the same instant.
+func BenchmarkMonitorAndPrimaryKilled(b *testing.B) {
+	var outages []time.Duration
+	for b.Loop() {
+		cl := semiSync(b, 3)
+		cfg, l := linked(b, cl, "first", operating, at(2*time.Second, 3*time.Second))
+		first := start(b, cfg)
+		until(b, first, 30*time.Second, "settles", settled)
+		second := start(b, configOf(cl, operating, named("second"), at(2*time.Second, 3*time.Second)))
+		until(b, second, 10*time.Second, "follows", func(v monitor.View) bool { return offers("s1")(v) && v.Tick > 3 })
+		w := writing(b, cl, second)
+		l.set(linkReset)
+		require.NoError(b, cl.Servers[0].Kill())
+		v := until(b, second, 60*time.Second, "another primary", otherThan("s1"))
+		require.NoError(b, w.WaitAcked(b.Context(), 20))
+		list := w.Stop().Outages
+		require.Len(b, list, 1)
+		outages = append(outages, list[0].Duration())
+		inSyncExcept(b, cl, v.Primary.Name, 0)
+		nothingLost(b, w, cl.Servers[1], cl.Servers[2])
+		first.stop()
+		second.stop()
+	}
+	slices.Sort(outages)
+	b.ReportMetric(float64(outages[len(outages)/2].Milliseconds()), "median-ms")
+	b.ReportMetric(float64(outages[len(outages)-1].Milliseconds()), "max-ms")
+	b.ReportMetric(0, "ns/op")
+}

@@ -32,7 +32,7 @@ type link struct {
 	wg     sync.WaitGroup
 }
 
-func newLink(t *testing.T) *link {
+func newLink(t testing.TB) *link {
 	t.Helper()
 	l := &link{conns: map[net.Conn]bool{}}
 	l.cond = sync.NewCond(&l.mu)
@@ -47,7 +47,7 @@ func newLink(t *testing.T) *link {
 }
 
 // to opens a port that leads to an address, and returns its own.
-func (l *link) to(t *testing.T, target string) string {
+func (l *link) to(t testing.TB, target string) string {
 	t.Helper()
 	var lc net.ListenConfig
 	in, err := lc.Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -66,7 +66,7 @@ func (l *link) to(t *testing.T, target string) string {
 }
 
 // through makes a monitor use the link to reach its servers.
-func (l *link) through(t *testing.T) func(*monitor.Config) {
+func (l *link) through(t testing.TB) func(*monitor.Config) {
 	return func(cfg *monitor.Config) {
 		for i := range cfg.Servers {
 			cfg.Servers[i].Address = l.to(t, cfg.Servers[i].Address)
@@ -160,7 +160,7 @@ func (l *link) copy(to, from net.Conn) {
 
 // linked returns the configuration of a monitor that reaches the servers through
 // a link of its own.
-func linked(t *testing.T, c *testdb.Cluster, name string, change ...func(*monitor.Config)) (monitor.Config, *link) {
+func linked(t testing.TB, c *testdb.Cluster, name string, change ...func(*monitor.Config)) (monitor.Config, *link) {
 	t.Helper()
 	l := newLink(t)
 	change = append([]func(*monitor.Config){named(name), l.through(t)}, change...)

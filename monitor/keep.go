@@ -56,7 +56,7 @@ func (m *Monitor) enforce(ctx context.Context, h *hands) {
 		}
 	}
 	var calls []operation.Call
-	if (m.d.cfg.Policy.EnforceWritable || m.d.cfg.Policy.FenceOnLostMajority) && p.ReadOnly == topology.Yes && !m.anotherWritable(h.s, primary) && topology.Ahead(h.s.servers, primary, true) == "" {
+	if (m.d.cfg.Policy.EnforceWritable || m.d.cfg.Policy.FenceOnLostMajority || m.interrupted(p.Name)) && p.ReadOnly == topology.Yes && !m.anotherWritable(h.s, primary) && topology.Ahead(h.s.servers, primary, true) == "" {
 		calls = append(calls, operation.Call{Server: p.Name, SQL: mariadb.SetWritable(), Limit: m.timing.Timeout})
 	}
 	if m.fences() && p.ReadOnly == topology.No {
@@ -77,6 +77,9 @@ func (m *Monitor) enforce(ctx context.Context, h *hands) {
 		name, on := calls[i].Server, calls[i].Server == p.Name
 		m.ops.fenceAt[name] = h.Now() + m.timing.Interval
 		if a.Err == nil {
+			if on && m.interrupted(name) {
+				m.noteMove(operation.Plan{From: m.shared.moving.From, To: m.shared.moving.To}, true)
+			}
 			delete(m.ops.writable, name)
 			m.log.Warn().Str("event", "read_only_enforced").Str("server", name).Bool("writable", on).Msg("read_only was set as the policy says")
 			continue

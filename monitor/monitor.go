@@ -138,6 +138,7 @@ func (m *Monitor) Run(ctx context.Context) error {
 	m.publish(m.blank("the monitor is stopping"))
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), m.d.timing.Timeout)
 	defer cancel()
+	m.wrapUp(bounded)
 	err = fleet.Close(bounded)
 	m.log.Info().Str("event", "monitor_stopped").Msg("stopped; all locks are released")
 	return err

@@ -39,8 +39,12 @@ type operations struct {
 	// before are the servers as the tick before saw them.
 	before  []topology.Server
 	fencing fencing
-	serial  int
-	closed  []operation.Record
+	// acting is true while this monitor is the settled primary monitor; last is what
+	// it has acted with.
+	acting bool
+	last   *hands
+	serial int
+	closed []operation.Record
 	// notYet is why no failover is started though the primary has failed.
 	notYet string
 	logged map[string]int
@@ -80,8 +84,13 @@ func (m *Monitor) operate(ctx context.Context, fleet Fleet, s scene) (again time
 		})
 		m.fenceMinority(ctx, fleet, s)
 		m.readState(ctx, h)
+		m.ops.acting = false
 		return m.urgent(s)
 	}
+	if !m.ops.acting {
+		m.ops.acting, m.shared.read = true, false // what others have done since counts
+	}
+	m.ops.last = h
 	m.fenceReturning(fleet, s, true)
 	again = m.readState(ctx, h)
 	m.answer(func(c Command) (Reply, error) { return m.command(ctx, h, c) })
@@ -132,6 +141,26 @@ func (m *Monitor) abandon(h *hands, s scene) {
 		r.Abandon(h, "the majority was lost: "+s.d.Reason)
 	}
 	m.finish(h.Now())
+}
+
+// wrapUp takes back, when the monitor stops, what an operation has begun and not
+// ended. What follows a promotion is left to the next primary monitor.
+func (m *Monitor) wrapUp(ctx context.Context) {
+	h := m.ops.last
+	if h == nil || !m.ops.acting || len(m.running()) == 0 {
+		return
+	}
+	if m.foreground() {
+		m.ops.current.Cancel()
+		m.ops.current.Advance(ctx, m.sight(h.s), h)
+	}
+	for _, r := range m.running() {
+		if !r.Ended() {
+			r.Abandon(h, "the monitor is stopping")
+		}
+	}
+	m.finish(h.Now())
+	m.record()
 }
 
 func (m *Monitor) running() []*operation.Run {
@@ -239,6 +268,9 @@ func (m *Monitor) finish(now time.Duration) {
 	pause := m.timing.Settle
 	if r := m.ops.current; r != nil && r.Ended() {
 		m.ended(r)
+		if r.Plan.Kind == operation.Switchover && r.Record.Outcome != operation.Abandoned {
+			m.noteMove(r.Plan, true)
+		}
 		if r.Record.Outcome != operation.Done {
 			m.ops.retryAt = now + min(pause, 5*m.timing.Interval)
 		}
@@ -349,6 +381,10 @@ func (m *Monitor) operation(ctx context.Context, h *hands, c Command) (Reply, er
 		run := m.start(h, plan, r)
 		m.ops.joins[plan.To] = run
 		return Reply{ID: run.Record.ID, Plan: &plan, Text: "started"}, nil
+	}
+	if c.Action == ActSwitchover {
+		m.noteMove(plan, false)
+		m.writeState(ctx, h)
 	}
 	run := m.begin(h, plan, r)
 	return Reply{ID: run.Record.ID, Plan: &plan, Text: "started"}, nil

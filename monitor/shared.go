@@ -21,6 +21,7 @@ import (
 const (
 	rowFailover = "failover"
 	rowPause    = "pause"
+	rowMove     = "switchover"
 	rowServer   = "server " // followed by the server's name
 )
 
@@ -44,8 +45,10 @@ type shared struct {
 	// zero for none.
 	failover   failoverRow
 	failoverAt time.Duration
-	paused     string
-	servers    map[string]serverRow
+	// moving is a switchover that was begun and not ended by anybody.
+	moving  moveRow
+	paused  string
+	servers map[string]serverRow
 	// unwritten are rows to write, by name.
 	unwritten map[string]string
 	writeAt   time.Duration
@@ -56,6 +59,14 @@ type failoverRow struct {
 	From         string `json:"from"`
 	To           string `json:"to"`
 	Acknowledged bool   `json:"acknowledged"`
+}
+
+// moveRow is written before a switchover sets the primary read-only, so that
+// whoever comes after a monitor that dies in the middle can take that back.
+type moveRow struct {
+	From  string `json:"from"`
+	To    string `json:"to"`
+	Ended bool   `json:"ended"`
 }
 
 type serverRow struct {
@@ -142,6 +153,11 @@ func (m *Monitor) take(values map[string]string, age map[string]time.Duration, n
 			if err = json.Unmarshal([]byte(value), &f); err == nil {
 				m.shared.failover, m.shared.failoverAt = f, now-age[name]
 			}
+		case name == rowMove:
+			var mv moveRow
+			if err = json.Unmarshal([]byte(value), &mv); err == nil && m.ops.current == nil {
+				m.shared.moving = mv
+			}
 		case name == rowPause:
 			var p pauseRow
 			if err = json.Unmarshal([]byte(value), &p); err == nil {
@@ -181,7 +197,7 @@ func (m *Monitor) keep(name string, value any) {
 func (m *Monitor) writeState(ctx context.Context, h *hands) {
 	table, now := m.stateTable(), h.Now()
 	p := indexOf(h.s.servers, m.mem.chosen)
-	if len(m.shared.unwritten) == 0 || table == "" || p < 0 || !h.s.servers[p].Writable() || now < m.shared.writeAt || m.ops.current != nil {
+	if len(m.shared.unwritten) == 0 || table == "" || p < 0 || !h.s.servers[p].Writable() || now < m.shared.writeAt || m.foreground() {
 		if table == "" {
 			clear(m.shared.unwritten)
 		}
@@ -202,7 +218,9 @@ func (m *Monitor) writeState(ctx context.Context, h *hands) {
 	if err := h.Verify(ctx); err != nil {
 		return
 	}
-	a := h.Execute(ctx, []operation.Call{{Server: h.s.servers[p].Name, SQL: strings.Join(statements, ";"), Limit: m.timing.Timeout}})[0]
+	// On a connection of its own: a commit can wait for an acknowledgement, and the
+	// lock connection must not.
+	a := h.Execute(ctx, []operation.Call{{Server: h.s.servers[p].Name, SQL: strings.Join(statements, ";"), Limit: m.timing.Timeout, Aside: true, Patience: m.timing.Interval / 2}})[0]
 	if a.Err != nil {
 		m.shared.problem = fmt.Sprintf("what other monitors have to know could not be written to %s on %s: %v", table, h.s.servers[p].Name, a.Err)
 		return
@@ -215,6 +233,18 @@ func (m *Monitor) writeState(ctx context.Context, h *hands) {
 func (m *Monitor) noteFailover(now time.Duration, p operation.Plan) {
 	m.shared.failover, m.shared.failoverAt = failoverRow{From: p.From, To: p.To}, now
 	m.keep(rowFailover, m.shared.failover)
+}
+
+// noteMove remembers that a switchover has begun or ended.
+func (m *Monitor) noteMove(p operation.Plan, ended bool) {
+	m.shared.moving = moveRow{From: p.From, To: p.To, Ended: ended}
+	m.keep(rowMove, m.shared.moving)
+}
+
+// interrupted reports whether a server was left read-only by a switchover whose
+// monitor did not end it.
+func (m *Monitor) interrupted(server string) bool {
+	return m.shared.moving.From == server && !m.shared.moving.Ended
 }
 
 // blocked says why no automatic failover may start because of the last one.

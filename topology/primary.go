@@ -118,6 +118,9 @@ func keep(servers []Server, g Graph, cur int, cands []int) Choice {
 
 func fresh(servers []Server, g Graph, cands []int) Choice {
 	if len(cands) == 0 {
+		if i := missing(servers, g); i >= 0 {
+			return Choice{Name: servers[i].Name, Reason: fmt.Sprintf("every server that answers replicates from %s, which cannot take writes: %s", servers[i].Name, unusable(servers, g, i))}
+		}
 		return Choice{Reason: "no writable server: " + excuses(servers, g)}
 	}
 	reach := func(i int) int { return len(g.Below(i, false)) }
@@ -142,6 +145,27 @@ func fresh(servers []Server, g Graph, cands []int) Choice {
 	}
 	return Choice{Name: servers[best].Name, Usable: true, Sole: sole(servers, g, best),
 		Reason: fmt.Sprintf("%s is writable and %d of %d other servers replicate from it", servers[best].Name, reach(best), len(servers)-1)}
+}
+
+// missing is the server that does not answer and from which every one that does
+// replicates directly, -1 for none: the primary, though it was never seen.
+func missing(servers []Server, g Graph) int {
+	found, replicas := -1, 0
+	for i, s := range servers {
+		if s.SameAs != "" || !s.Up() {
+			continue
+		}
+		src := g.Sources(i)
+		if len(src) != 1 || servers[src[0]].Up() || s.ReadOnly != Yes || (found >= 0 && src[0] != found) {
+			return -1
+		}
+		found = src[0]
+		replicas++
+	}
+	if replicas == 0 || replicas < len(servers)/2 || servers[found].Promotion == MustNot {
+		return -1
+	}
+	return found
 }
 
 // behindOthers refuses a first choice that nobody replicates from at the moment
