@@ -11,7 +11,7 @@ import (
 
 // blank is the view of a monitor that knows nothing, for one reason.
 func (m *Monitor) blank(reason string) *View {
-	v := &View{Cluster: m.d.cfg.Cluster, Operations: OperationsView{Joining: []string{}, Rejected: map[string]string{}}, Reason: reason, Monitor: m.self(), TakenAt: time.Now().UTC(), Faults: []FaultView{}, Notes: []string{}}
+	v := &View{Cluster: m.d.cfg.Cluster, Operations: OperationsView{AutoFailover: m.d.cfg.Policy.AutoFailover, AutoRejoin: m.d.cfg.Policy.AutoRejoin, Joining: []string{}, Rejected: map[string]string{}}, Reason: reason, Monitor: m.self(), TakenAt: time.Now().UTC(), Faults: []FaultView{}, Notes: []string{}}
 	v.Monitor.Reason = reason
 	for _, s := range m.d.servers {
 		v.Servers = append(v.Servers, ServerView{Name: s.Name, Address: s.Address, State: []string{}, Evidence: topology.NotAsked.String(),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/lockstep-ha/lockstep/monitor/operation"
 )
@@ -69,6 +70,9 @@ type Reply struct {
 type asked struct {
 	cmd   Command
 	reply chan answered
+	// taken is set by whoever is first: the loop that carries it out, or the one who
+	// asked and gives up.
+	taken *atomic.Bool
 }
 
 type answered struct {
@@ -80,7 +84,12 @@ type answered struct {
 // or refused; an operation goes on after that. Errors are *operation.RefusedError
 // and those above.
 func (m *Monitor) Command(ctx context.Context, cmd Command) (Reply, error) {
-	a := asked{cmd, make(chan answered, 1)}
+	select {
+	case <-m.stopped:
+		return Reply{}, ErrStopped
+	default:
+	}
+	a := asked{cmd, make(chan answered, 1), new(atomic.Bool)}
 	select {
 	case m.inbox <- a:
 	default:
@@ -93,7 +102,11 @@ func (m *Monitor) Command(ctx context.Context, cmd Command) (Reply, error) {
 	case <-m.stopped:
 		return Reply{}, ErrStopped
 	case <-ctx.Done():
-		return Reply{}, ctx.Err()
+		if a.taken.CompareAndSwap(false, true) {
+			return Reply{}, fmt.Errorf("the command was not carried out: %w", ctx.Err())
+		}
+		r := <-a.reply // it is being carried out
+		return r.reply, r.err
 	}
 }
 

@@ -101,7 +101,7 @@ func New(cfg Config, opts ...Option) (*Monitor, error) {
 
 func connect(d derived, c Clock) (Fleet, error) {
 	return backend.New(backend.Config{Servers: d.servers, Names: d.names, Timing: d.timing,
-		TrustedUsers: d.cfg.TrustedLockUsers, Operates: d.cfg.Policy.ReplicationUser != "" && !d.cfg.Passive, Now: c.Now, Wake: c.Wake})
+		TrustedUsers: d.cfg.TrustedLockUsers, Operates: d.cfg.Policy.ReplicationUser != "", Now: c.Now, Wake: c.Wake})
 }
 
 // Timing returns the derived timing.

@@ -48,8 +48,9 @@ type operations struct {
 	// notYet is why no failover is started though the primary has failed.
 	notYet string
 	logged map[string]int
-	// published is how many closed operations other goroutines can see.
-	published int
+	// count is how many operations have ended, published how many of them other
+	// goroutines can see.
+	count, published int
 }
 
 func newOperations() operations {
@@ -84,7 +85,7 @@ func (m *Monitor) operate(ctx context.Context, fleet Fleet, s scene) (again time
 		})
 		m.fenceMinority(ctx, fleet, s)
 		m.readState(ctx, h)
-		m.ops.acting = false
+		m.ops.acting, m.ops.notYet = false, ""
 		return m.urgent(s)
 	}
 	if !m.ops.acting {
@@ -129,7 +130,11 @@ func (m *Monitor) foreground() bool {
 func (m *Monitor) answer(f func(Command) (Reply, error)) {
 	select {
 	case a := <-m.inbox:
+		if !a.taken.CompareAndSwap(false, true) {
+			return // whoever asked does not wait for it any more
+		}
 		r, err := f(a.cmd)
+		m.record()
 		a.reply <- answered{r, err}
 	default:
 	}
@@ -291,6 +296,7 @@ func (m *Monitor) finish(now time.Duration) {
 }
 
 func (m *Monitor) ended(r *operation.Run) {
+	m.ops.count++
 	m.ops.closed = append([]operation.Record{r.Record}, m.ops.closed...)
 	if len(m.ops.closed) > maxRecords {
 		m.ops.closed = m.ops.closed[:maxRecords]
@@ -308,7 +314,7 @@ func (m *Monitor) ended(r *operation.Run) {
 // record makes what happened visible to other goroutines, and logs steps as they end.
 func (m *Monitor) record() {
 	runs := m.running()
-	if len(runs) == 0 && len(m.ops.closed) == m.ops.published {
+	if len(runs) == 0 && m.ops.count == m.ops.published {
 		return
 	}
 	var list []operation.Record
@@ -326,13 +332,20 @@ func (m *Monitor) record() {
 		}
 		m.ops.logged[rec.ID] = n
 	}
-	m.ops.published = len(m.ops.closed)
+	m.ops.published = m.ops.count
 	list = append(list, m.ops.closed...)
 	m.records.Store(&list)
 }
 
 // command carries out what a person asks of the primary monitor.
 func (m *Monitor) command(ctx context.Context, h *hands, c Command) (Reply, error) {
+	switch c.Action {
+	case ActFailover, ActSwitchover, ActResetReplication, ActRejoin:
+	default:
+		if c.DryRun {
+			return Reply{}, fmt.Errorf("%w: there is no plan to show for %s", ErrInvalid, c.Action)
+		}
+	}
 	switch c.Action {
 	case ActFailover, ActSwitchover, ActResetReplication, ActRejoin:
 		return m.operation(ctx, h, c)

@@ -14,8 +14,8 @@ import (
 var ErrNeedsRestart = errors.New("the change needs a new monitor")
 
 // Reconfigure applies a changed configuration to a running monitor without
-// touching its locks: lag limit, passive, trusted lock users, name, and the
-// promotion rule, maintenance, drain and site of servers. Any other change gives
+// touching its locks: lag limit, passive, trusted lock users, name, the policy
+// of operations, and the promotion rule, maintenance, drain and site of servers. Any other change gives
 // ErrNeedsRestart and has no effect. TLS settings are not compared.
 func (m *Monitor) Reconfigure(cfg Config) error {
 	d, err := derive(cfg)
@@ -46,6 +46,8 @@ func hardChange(a, b derived) string {
 		return "the timing"
 	case len(a.servers) != len(b.servers):
 		return "the number of servers"
+	case (a.cfg.Policy.ReplicationUser == "") != (b.cfg.Policy.ReplicationUser == ""):
+		return "whether there is a replication user"
 	case a.names != b.names:
 		return "a lock name or what monitors must agree on"
 	}

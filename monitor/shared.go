@@ -292,7 +292,8 @@ func (m *Monitor) setShared(h *hands, c Command) (Reply, error) {
 	switch c.Action {
 	case ActMaintenance:
 		if i == indexOf(h.s.servers, m.mem.chosen) && c.Value == "on" && !c.Force {
-			return Reply{}, fmt.Errorf("%w: %s is the primary: in maintenance it would not be replaced when it fails; switch over first, or use force", ErrInvalid, c.Server)
+			return Reply{}, &operation.RefusedError{Kind: "maintenance", Refusals: []operation.Refusal{{Code: "is_primary", Force: true,
+				Text: c.Server + " is the primary: in maintenance it would not be replaced when it fails", Remedy: "switch over first"}}}
 		}
 		row.Maintenance, err = flag()
 	case ActDrain:

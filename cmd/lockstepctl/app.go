@@ -38,9 +38,11 @@ type source interface {
 
 // app is what the commands of one command line share.
 type app struct {
+	stdin          io.Reader
 	stdout, stderr io.Writer
-	// terminal tells that stdout is one, colour that colours may be used.
-	terminal, colour bool
+	// asks tells that stdin is a terminal, where a person can answer a question;
+	// terminal that stdout is one, colour that colours may be used.
+	asks, terminal, colour bool
 
 	// Values of the global flags.
 	server    string
@@ -54,13 +56,15 @@ type app struct {
 	src source
 }
 
-func newApp(stdout, stderr io.Writer) *app {
-	a := &app{stdout: stdout, stderr: stderr, output: formatTable}
-	if f, ok := stdout.(*os.File); ok {
-		a.terminal = term.IsTerminal(int(f.Fd()))
-	}
+func newApp(stdin io.Reader, stdout, stderr io.Writer) *app {
+	a := &app{stdin: stdin, stdout: stdout, stderr: stderr, output: formatTable, asks: isTerminal(stdin), terminal: isTerminal(stdout)}
 	a.colour = a.terminal && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 	return a
+}
+
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
 }
 
 // source returns where to read views from. It is picked once, so that a watch
@@ -77,6 +81,14 @@ func (a *app) source() (source, error) {
 		a.src = d
 		return d, nil
 	}
+	return a.client()
+}
+
+// client returns the client of lockstepd, always the same.
+func (a *app) client() (*client, error) {
+	if c, ok := a.src.(*client); ok {
+		return c, nil
+	}
 	url := a.server
 	if url == "" {
 		url = os.Getenv(serverEnv)
@@ -91,6 +103,8 @@ func (a *app) source() (source, error) {
 	a.src = c
 	return c, nil
 }
+
+var errNoCluster = errors.New("lockstepd monitors no cluster")
 
 // pick returns the view of the named cluster, or of the only one for no name.
 func (a *app) pick(ctx context.Context, name string) (monitor.View, error) {
@@ -107,7 +121,7 @@ func (a *app) pick(ctx context.Context, name string) (monitor.View, error) {
 	}
 	switch len(all) {
 	case 0:
-		return monitor.View{}, errors.New("lockstepd monitors no cluster")
+		return monitor.View{}, errNoCluster
 	case 1:
 		return all[0], nil
 	}
@@ -195,8 +209,27 @@ func (a *app) once(ctx context.Context, args []string, q query, prefix string) e
 		}
 		return err
 	}
-	if _, err := io.WriteString(a.stdout, prefix+out.String()); err != nil {
+	if err := a.write(prefix + out.String()); err != nil {
+		return err
+	}
+	return ans.err
+}
+
+func (a *app) write(text string) error {
+	if _, err := io.WriteString(a.stdout, text); err != nil {
 		return fmt.Errorf("%w: %w", errOutput, err)
+	}
+	return nil
+}
+
+// print writes an answer.
+func (a *app) print(ans answer) error {
+	var out bytes.Buffer
+	if err := a.render(&out, ans); err != nil {
+		return err
+	}
+	if err := a.write(out.String()); err != nil {
+		return err
 	}
 	return ans.err
 }
@@ -210,22 +243,4 @@ func clusterArg(args []string) string {
 		return ""
 	}
 	return args[0]
-}
-
-// completeClusters offers the names of clusters to the shell.
-func (a *app) completeClusters(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	src, err := a.source()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), time.Second)
-	defer cancel()
-	all, err := src.Clusters(ctx)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	return clusterNames(all), cobra.ShellCompDirectiveNoFileComp
 }

@@ -35,7 +35,7 @@ func TestDirectShowsHolders(t *testing.T) {
 	defer cancel()
 	ctl := func(args ...string) (int, string, string) {
 		var out, errs bytes.Buffer
-		code := run(ctx, append(args, "--direct", "--config", path), &out, &errs)
+		code := run(ctx, append(args, "--direct", "--config", path), nil, &out, &errs)
 		return code, out.String(), errs.String()
 	}
 	code, _, errs := ctl("primary")
@@ -65,7 +65,7 @@ func TestCheckNamesFaults(t *testing.T) {
 	c := testdb.NewCluster(t, 2, testdb.ClusterOptions{})
 	check := func(path string) (int, string) {
 		var out, errs bytes.Buffer
-		code := run(t.Context(), []string{"check", "--config", path}, &out, &errs)
+		code := run(t.Context(), []string{"check", "--config", path}, nil, &out, &errs)
 		return code, out.String() + errs.String()
 	}
 	code, out := check(directConfig(t, c, testdb.MonitorPassword))
@@ -78,8 +78,8 @@ func TestCheckNamesFaults(t *testing.T) {
 
 func TestGrants(t *testing.T) {
 	var out, errs bytes.Buffer
-	require.Equal(t, exitOK, run(t.Context(), []string{"grants", "--for", "10.11", "--account", "m@'10.%'"}, &out, &errs), errs.String())
+	require.Equal(t, exitOK, run(t.Context(), []string{"grants", "--for", "10.11", "--account", "m@'10.%'"}, nil, &out, &errs), errs.String())
 	require.Contains(t, out.String(), "GRANT SLAVE MONITOR, PROCESS ON *.* TO m@'10.%';")
-	require.Equal(t, exitUsage, run(t.Context(), []string{"grants", "--for", "x"}, &out, &errs))
-	require.Equal(t, exitUsage, run(t.Context(), []string{"--direct", "primary"}, &out, &errs))
+	require.Equal(t, exitUsage, run(t.Context(), []string{"grants", "--for", "x"}, nil, &out, &errs))
+	require.Equal(t, exitUsage, run(t.Context(), []string{"--direct", "primary"}, nil, &out, &errs))
 }

@@ -15,12 +15,13 @@ import (
 
 // explanation is the JSON form of explain: sentences by subject.
 type explanation struct {
-	Cluster string              `json:"cluster"`
-	Primary string              `json:"primary"`
-	Monitor string              `json:"monitor"`
-	Servers []string            `json:"servers"`
-	Faults  []monitor.FaultView `json:"faults"`
-	Notes   []string            `json:"notes"`
+	Cluster    string              `json:"cluster"`
+	Primary    string              `json:"primary"`
+	Monitor    string              `json:"monitor"`
+	Operations []string            `json:"operations"`
+	Servers    []string            `json:"servers"`
+	Faults     []monitor.FaultView `json:"faults"`
+	Notes      []string            `json:"notes"`
 }
 
 func explainCommand(a *app) *cobra.Command {
@@ -32,13 +33,16 @@ func explainCommand(a *app) *cobra.Command {
 				return answer{}, err
 			}
 			e := explain(v)
+			if a.direct {
+				e.Notes = append(e.Notes, "operations under way, a pause and a block of automatic failover are not seen with --direct")
+			}
 			return answer{data: e, text: func(p *page) { writeExplanation(p, e) }}, nil
 		}),
 	}
 }
 
 func explain(v monitor.View) explanation {
-	e := explanation{Cluster: v.Cluster, Primary: explainPrimary(v), Monitor: explainMonitor(v.Monitor),
+	e := explanation{Cluster: v.Cluster, Primary: explainPrimary(v), Monitor: explainMonitor(v.Monitor), Operations: explainOperations(v),
 		Servers: []string{}, Faults: []monitor.FaultView{}, Notes: []string{}}
 	for _, s := range v.Servers {
 		if text := explainServer(s); text != "" {
@@ -131,6 +135,9 @@ func explainReplication(list []monitor.ReplicationView) []string {
 func writeExplanation(p *page, e explanation) {
 	p.line("%s", e.Primary)
 	p.line("%s", e.Monitor)
+	for _, o := range e.Operations {
+		p.line("%s", o)
+	}
 	if len(e.Servers) == 0 && len(e.Faults) == 0 {
 		p.line("All servers are well.")
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/lockstep-ha/lockstep/election"
 	"github.com/lockstep-ha/lockstep/locks"
 	"github.com/lockstep-ha/lockstep/monitor"
+	"github.com/lockstep-ha/lockstep/monitor/operation"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
@@ -71,6 +73,10 @@ func shop(t *testing.T) monitor.View {
 			{Code: "forged_server_lock", Server: "s5", Text: "server s5: the server lock is held by eve@10.0.0.9, connection 99, which is not a trusted account", Remedy: "KILL 99 on s5, or add the account to trusted_lock_users"},
 			{Code: "external_source", Server: "s3", Text: "s3 replicates from 10.9.9.9:3306, which is not in the configuration"},
 		},
+		Operations: monitor.OperationsView{
+			Joining: []string{}, AutoFailover: true, Next: "s2", Why: "s2 has received and applied the most of 2 servers that can be promoted",
+			Rejected: map[string]string{"s4": "it does not answer: connection refused", "s5": "its replication has stopped with error 1062: Duplicate entry"},
+		},
 		Notes: []string{"a failover can lose acknowledged writes: on s1 rpl_semi_sync_master_enabled is OFF"},
 		Tick:  12, TakenAt: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC), TickMS: 3.5,
 	}
@@ -86,6 +92,8 @@ func depot(t *testing.T) monitor.View {
 	v.Monitor.Majority = election.Tally{Mode: election.MajorityOfRunning, Held: 1, Needed: 1, Running: 1, Total: 1}
 	v.Servers = v.Servers[1:2]
 	v.Servers[0].Source, v.Servers[0].PrimaryLockHeld = "", nil
+	v.Operations = monitor.OperationsView{Joining: []string{}, AutoFailover: true, Why: "no server is the primary", Rejected: map[string]string{},
+		Blocked: "there was a failover from s1 to s2 5m0s ago; automatic failover is blocked for another 55m0s: acknowledge it with lockstepctl call ack"}
 	return v
 }
 
@@ -97,7 +105,45 @@ func lone(t *testing.T) monitor.View {
 	v.Monitor.Majority = election.Tally{Mode: election.None}
 	v.Monitor.Timing.Failcount = 2
 	v.Servers = v.Servers[:1]
+	v.Operations = monitor.OperationsView{Joining: []string{}, Why: "no server can take the place of s1", Rejected: map[string]string{}}
 	return v
+}
+
+// mill is a cluster whose primary has failed and is being replaced.
+func mill(t *testing.T) monitor.View {
+	t.Helper()
+	v := shop(t)
+	v.Cluster, v.Primary, v.ValidForMS, v.Faults, v.Notes = "mill", nil, 0, nil, nil
+	v.Reason = "the primary s1 cannot take writes: connection refused"
+	v.Servers = v.Servers[:3]
+	v.Servers[0].State, v.Servers[0].Evidence, v.Servers[0].Replication = []string{"Down"}, "connection refused", []monitor.ReplicationView{}
+	v.Operations = monitor.OperationsView{
+		Running: &monitor.RunningView{ID: "20260301T120000-m1-7", Kind: operation.Failover, From: "s1", To: "s2", Step: "s2: apply relay log"},
+		Joining: []string{"s3"}, AutoFailover: true, AutoRejoin: true, Failed: true,
+		Pending: "s1 is dead: it closed the connection, refuses new ones, and its replicas have lost it",
+		Next:    "s2", Why: "s2 has received and applied the most of 1 servers that can be promoted",
+		Rejected: map[string]string{"s3": "it may not be promoted (promotion = \"must_not\")"},
+	}
+	return v
+}
+
+// records are operations of a monitor, the newest first.
+func records() []operation.Record {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	later := func(ms int) *time.Time { t := at.Add(time.Duration(ms) * time.Millisecond); return &t }
+	return []operation.Record{
+		{ID: "20260301T120100-m1-3", Kind: operation.Rejoin, To: "s1", Automatic: true, StartedAt: at.Add(time.Minute), Outcome: operation.Running,
+			Steps: []operation.StepRecord{{Name: "set read-only", Server: "s1", Statement: "SET GLOBAL read_only=1", StartedAt: at.Add(time.Minute), Outcome: operation.Running}}},
+		{ID: "20260301T120000-m1-2", Kind: operation.Failover, From: "s1", To: "s2", Reason: "named by a person", Overrides: []string{"s2 has received less than s3"},
+			StartedAt: at, TurnedAt: later(310), EndedAt: later(1250), Outcome: operation.Done, Warnings: []string{"repoint on s3: it does not answer"},
+			Steps: []operation.StepRecord{
+				{Name: "apply relay log", Server: "s2", Statement: "all that it has received is applied", StartedAt: at, TookMS: 250.04, Outcome: operation.Done},
+				{Name: "promote", Server: "s2", Statement: "STOP SLAVE;\nSET GLOBAL read_only=0", StartedAt: *later(251), TookMS: 58.7, Outcome: operation.Done},
+				{Name: "repoint", Server: "s3", Statement: "CHANGE MASTER TO ...", StartedAt: *later(311), TookMS: 938, Outcome: operation.Failed, Detail: "it does not\nanswer"},
+			}},
+		{ID: "20260301T110000-m1-1", Kind: operation.Switchover, From: "s2", To: "s1", StartedAt: at.Add(-time.Hour), EndedAt: later(-3599995), Outcome: operation.Undone,
+			Detail: "step set read-only on s2: lock wait timeout; undone: events off on s2", Steps: []operation.StepRecord{}},
+	}
 }
 
 // daemon serves views as lockstepd does.
@@ -121,6 +167,18 @@ func daemon(t *testing.T, views ...monitor.View) string {
 		}
 		send(w, http.StatusNotFound, map[string]string{"error": "no cluster \"" + r.PathValue("name") + "\" here"})
 	})
+	mux.HandleFunc("GET /v1/clusters/{name}/operations", func(w http.ResponseWriter, _ *http.Request) {
+		send(w, http.StatusOK, map[string]any{"operations": records()})
+	})
+	mux.HandleFunc("GET /v1/clusters/{name}/operations/{id}", func(w http.ResponseWriter, r *http.Request) {
+		for _, rec := range records() {
+			if rec.ID == r.PathValue("id") {
+				send(w, http.StatusOK, rec)
+				return
+			}
+		}
+		send(w, http.StatusNotFound, map[string]string{"error": "this monitor has no operation \"" + r.PathValue("id") + "\": the history of each monitor is its own"})
+	})
 	s := httptest.NewServer(mux)
 	t.Cleanup(s.Close)
 	return s.URL
@@ -134,7 +192,7 @@ type result struct {
 func ctl(t *testing.T, args ...string) result {
 	t.Helper()
 	var out, errs bytes.Buffer
-	code := run(context.Background(), args, &out, &errs)
+	code := run(context.Background(), args, strings.NewReader(""), &out, &errs)
 	return result{code, out.String(), errs.String()}
 }
 

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -12,11 +13,11 @@ import (
 
 // grantsCommand makes the command that prints the statements that make a monitor's account.
 func grantsCommand() *cobra.Command {
-	version, account := "10.11.0-MariaDB", "lockstep@'%'"
+	version, account, operate := "10.11.0-MariaDB", "lockstep@'%'", false
 	c := &cobra.Command{
 		Use:   "grants",
 		Short: "Print the statements that create the monitor's account",
-		Long:  "Print the statements that create the monitor's account with the privileges that it needs, and no more.\nThey go to the primary and reach the replicas by replication.",
+		Long:  "Print the statements that create the monitor's account with the privileges that it needs to look, and no more; with --operate also those to move the primary.\nThey go to the primary and reach the replicas by replication.",
 		Args:  argsBetween(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v, _ := topology.ParseVersion(version)
@@ -28,15 +29,26 @@ func grantsCommand() *cobra.Command {
 			}
 			out := cmd.OutOrStdout()
 			var privileges []string
-			for _, g := range mariadb.Grants(v) {
+			grants := mariadb.Grants(v)
+			if operate {
+				grants = append(grants, mariadb.OperateGrants(v, true)...)
+			}
+			for _, g := range grants {
+				if slices.Contains(privileges, g.Privilege) {
+					continue
+				}
 				fmt.Fprintf(out, "-- %s: %s\n", g.Privilege, g.For)
 				privileges = append(privileges, g.Privilege)
 			}
 			fmt.Fprintf(out, "CREATE USER %s IDENTIFIED BY '...';\nGRANT %s ON *.* TO %s;\n", account, strings.Join(privileges, ", "), account)
+			if operate {
+				fmt.Fprintf(out, "-- the table that all monitors read: the last failover, pauses, maintenance\nGRANT CREATE, SELECT, INSERT, UPDATE ON lockstep.* TO %s;\n", account)
+			}
 			return nil
 		},
 	}
 	c.Flags().StringVar(&version, "for", version, "server version")
+	c.Flags().BoolVar(&operate, "operate", operate, "with what failover, switchover and rejoin need")
 	c.Flags().StringVar(&account, "account", account, "account, as SQL writes it")
 	return c
 }

@@ -74,6 +74,8 @@ type clusterLine struct {
 	ServersUp int               `json:"servers_up"`
 	Servers   int               `json:"servers"`
 	Faults    int               `json:"faults"`
+	// Operation is the one under way, nil for none.
+	Operation *monitor.RunningView `json:"operation"`
 }
 
 func listClustersCommand(a *app) *cobra.Command {
@@ -91,7 +93,7 @@ func listClustersCommand(a *app) *cobra.Command {
 			lines := []clusterLine{}
 			for _, v := range all {
 				lines = append(lines, clusterLine{v.Cluster, v.Primary, v.Monitor.Role, v.Monitor.Majority,
-					countUp(v.Servers), len(v.Servers), len(v.Faults)})
+					countUp(v.Servers), len(v.Servers), len(v.Faults), v.Operations.Running})
 			}
 			return answer{data: lines, text: func(p *page) { listClusters(p, lines) }}, nil
 		}),
@@ -110,7 +112,7 @@ func listClusters(p *page, lines []clusterLine) {
 			primary = p.paint(red, primary)
 		}
 		rows = append(rows, []string{clean(l.Cluster), primary, p.paint(roleColour(l.Role), l.Role.String()), votes,
-			fmt.Sprintf("%d/%d", l.ServersUp, l.Servers), fmt.Sprint(l.Faults)})
+			fmt.Sprintf("%d/%d", l.ServersUp, l.Servers), fmt.Sprint(l.Faults), operationName(l.Operation)})
 	}
-	p.table([]string{"Cluster", "Primary", "Monitor role", "Held/Needed", "Servers up", "Faults"}, rows)
+	p.table([]string{"Cluster", "Primary", "Monitor role", "Held/Needed", "Servers up", "Faults", "Operation"}, rows)
 }

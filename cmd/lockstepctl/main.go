@@ -1,5 +1,6 @@
 // Command lockstepctl shows what lockstepd knows of its replication clusters:
-// who is the primary and why, what the monitor does, and what is wrong.
+// who is the primary and why, what the monitor does, and what is wrong. It gives
+// lockstepd the commands of a person: failover, switchover, rejoin and others.
 //
 // Data goes to the standard output, errors to the standard error.
 package main
@@ -23,12 +24,15 @@ const (
 	exitError     = 1
 	exitUsage     = 2 // wrong command line
 	exitNoPrimary = 3
+	exitRefused   = 4 // the monitor has not carried the command out
 )
 
-// errUsage marks a wrong command line, errNoPrimary a cluster without a primary.
+// errUsage marks a wrong command line, errNoPrimary a cluster without a primary,
+// errRefused a command that the monitor did not accept.
 var (
 	errUsage     = errors.New("usage")
 	errNoPrimary = errors.New("no primary")
+	errRefused   = errors.New("refused")
 )
 
 // marked is an error with a mark that does not show in its text.
@@ -46,30 +50,50 @@ func usagef(format string, args ...any) error {
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }
 
 // run executes one command line and returns the exit code.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	root := newRoot(stdout, stderr)
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	return newApp(stdin, stdout, stderr).run(ctx, args)
+}
+
+func (a *app) run(ctx context.Context, args []string) int {
+	root := newRoot(a)
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return exitOK
 	}
-	report(stderr, err)
+	report(a.stderr, err)
 	switch {
 	case errors.Is(err, errUsage):
 		return exitUsage
 	case errors.Is(err, errNoPrimary):
 		return exitNoPrimary
+	case errors.Is(err, errRefused):
+		return exitRefused
 	}
 	return exitError
 }
 
-// report writes an error for a person. There is nobody to tell if that fails.
+// report writes an error for a person, with what stands against a command below
+// it. There is nobody to tell if that fails.
 func report(stderr io.Writer, err error) {
 	_, _ = fmt.Fprintf(stderr, "lockstepctl: %s\n", clean(err.Error()))
+	var p *problem
+	if !errors.As(err, &p) {
+		return
+	}
+	for _, r := range p.Refusals {
+		_, _ = fmt.Fprintln(stderr, clean(r.Text))
+		if r.Remedy != "" {
+			_, _ = fmt.Fprintf(stderr, "  -> %s\n", clean(r.Remedy))
+		}
+		if r.Force {
+			_, _ = fmt.Fprintln(stderr, "  can be overridden with --force")
+		}
+	}
 }

@@ -18,7 +18,7 @@ import (
 )
 
 func TestOutputs(t *testing.T) {
-	url := daemon(t, shop(t), depot(t), lone(t))
+	url := daemon(t, shop(t), depot(t), lone(t), mill(t))
 	for name, args := range map[string]string{
 		"primary":            "primary shop",
 		"list_servers":       "list servers shop",
@@ -37,6 +37,12 @@ func TestOutputs(t *testing.T) {
 		"explain":            "explain shop",
 		"explain_depot":      "explain depot",
 		"explain_lone":       "explain lone",
+		"explain_mill":       "explain mill",
+		"show_monitor_mill":  "show monitor mill",
+		"history":            "history --cluster shop",
+		"history_running":    "history 20260301T120100-m1-3 --cluster shop",
+		"history_done":       "history 20260301T120000-m1-2 --cluster shop",
+		"history_undone":     "history 20260301T110000-m1-1 --cluster shop",
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, format := range []string{"table", "json", "yaml"} {
@@ -76,7 +82,7 @@ func TestYAMLEqualsJSON(t *testing.T) {
 
 // What is decoded is what was served.
 func TestViewRoundTrip(t *testing.T) {
-	for _, v := range []monitor.View{shop(t), depot(t), lone(t)} {
+	for _, v := range []monitor.View{shop(t), depot(t), lone(t), mill(t)} {
 		c, err := newClient(daemon(t, v))
 		require.NoError(t, err)
 		one, err := c.Cluster(context.Background(), v.Cluster)
@@ -164,7 +170,7 @@ func TestPrimary(t *testing.T) {
 
 func TestNoHeaders(t *testing.T) {
 	r := ctl(t, "list", "clusters", "--no-headers", "--server", daemon(t, shop(t)))
-	require.Equal(t, "shop  s1 10.1.0.1:3306  primary  3/3  4/5  2\n", r.stdout)
+	require.Equal(t, "shop  s1 10.1.0.1:3306  primary  3/3  4/5  2  -\n", r.stdout)
 }
 
 func TestBadAnswers(t *testing.T) {
@@ -193,7 +199,7 @@ func TestWatch(t *testing.T) {
 		ctx, cancel := context.WithCancel(context.Background())
 		out := &stopping{want: want, stop: cancel}
 		var errs bytes.Buffer
-		require.Equal(t, exitOK, run(ctx, []string{"primary", "--watch=1ms", "-o", format, "--server", url}, out, &errs))
+		require.Equal(t, exitOK, run(ctx, []string{"primary", "--watch=1ms", "-o", format, "--server", url}, nil, out, &errs))
 		require.Contains(t, out.buf.String(), want)
 		require.Empty(t, errs.String())
 		cancel()
@@ -206,7 +212,7 @@ func TestWatchErrors(t *testing.T) {
 	defer cancel()
 	errs := &stopping{want: "is it running? give --server or LOCKSTEP_SERVER\nlockstepctl: cannot reach", stop: cancel}
 	var out bytes.Buffer
-	require.Equal(t, exitOK, run(ctx, []string{"primary", "--watch=1ms", "--server", "http://127.0.0.1:1"}, &out, errs))
+	require.Equal(t, exitOK, run(ctx, []string{"primary", "--watch=1ms", "--server", "http://127.0.0.1:1"}, nil, &out, errs))
 	require.Contains(t, errs.buf.String(), errs.want)
 	require.Empty(t, out.String())
 }

@@ -72,7 +72,7 @@ func TestTerminal(t *testing.T) {
 	defer cancel()
 	var errs bytes.Buffer
 	out := &stopping{want: clearScreen + "x\n" + clearScreen + clearScreen, stop: cancel}
-	a := newApp(out, &errs)
+	a := newApp(nil, out, &errs)
 	require.False(t, a.terminal)
 	require.False(t, a.colour)
 	a.terminal, a.timeout, a.watch = true, time.Second, time.Millisecond

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -11,21 +10,24 @@ import (
 )
 
 // newRoot returns the command line with everything below it.
-func newRoot(stdout, stderr io.Writer) *cobra.Command {
-	a := newApp(stdout, stderr)
+func newRoot(a *app) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "lockstepctl",
-		Short: "Show what lockstepd knows of its replication clusters",
+		Short: "Show and operate the replication clusters of lockstepd",
 		Long: "lockstepctl shows what lockstepd knows of its replication clusters: who is the\n" +
-			"primary and why, what the monitor does, and what is wrong.\n\n" +
-			"CLUSTER may be left out where lockstepd monitors one cluster only.\n" +
-			"Exit codes: 0 fine, 1 error, 2 wrong command line, 3 no primary.",
+			"primary and why, what the monitor does, and what is wrong. It gives lockstepd\n" +
+			"commands: failover, switchover, rejoin and others.\n\n" +
+			"CLUSTER and --cluster may be left out where lockstepd monitors one cluster only.\n" +
+			"Exit codes: 0 fine, 1 error, 2 wrong command line, 3 no primary, 4 the monitor did\n" +
+			"not accept the command: it is refused, another operation is under way, or this is\n" +
+			"not the primary monitor.",
 		SilenceUsage: true, SilenceErrors: true,
 		Args: groupArgs,
 		RunE: group,
 	}
-	root.SetOut(stdout)
-	root.SetErr(stderr)
+	root.SetIn(a.stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usagef("%v; see %s --help", err, cmd.CommandPath())
 	})
@@ -63,6 +65,7 @@ func addCommands(root *cobra.Command, a *app) {
 	show := &cobra.Command{Use: "show", Short: "Show the monitor or a server in full", Args: groupArgs, RunE: group}
 	show.AddCommand(showMonitorCommand(a), showServerCommand(a))
 	root.AddCommand(primaryCommand(a), list, show, topologyCommand(a), timingCommand(a), explainCommand(a),
+		callCommand(a), maintenanceCommand(a), drainCommand(a), promotionCommand(a), historyCommand(a),
 		checkCommand(a), grantsCommand(), versionCommand())
 }
 

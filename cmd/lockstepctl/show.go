@@ -16,7 +16,10 @@ import (
 type monitorAnswer struct {
 	Cluster string `json:"cluster"`
 	monitor.MonitorView
-	Servers []lockLine `json:"servers"`
+	// Operation moves the primary, Joining are being joined to it.
+	Operation *monitor.RunningView `json:"operation"`
+	Joining   []string             `json:"joining"`
+	Servers   []lockLine           `json:"servers"`
 }
 
 // lockLine are the locks of one server.
@@ -37,7 +40,8 @@ func showMonitorCommand(a *app) *cobra.Command {
 			if err != nil {
 				return answer{}, err
 			}
-			m := monitorAnswer{Cluster: v.Cluster, MonitorView: v.Monitor, Servers: []lockLine{}}
+			m := monitorAnswer{Cluster: v.Cluster, MonitorView: v.Monitor, Operation: v.Operations.Running,
+				Joining: append([]string{}, v.Operations.Joining...), Servers: []lockLine{}}
 			for _, s := range v.Servers {
 				m.Servers = append(m.Servers, lockLine{s.Name, s.LockHeld, s.LockOwner, s.PrimaryLockHeld, s.PrimaryLockOwner})
 			}
@@ -66,6 +70,8 @@ func showMonitor(p *page, m monitorAnswer) {
 		{"Majority", majority(m.Majority)},
 		{"Lease left", lease},
 		{"Settles in", settles},
+		{"Operation", operationDetail(m.Operation)},
+		{"Joining", or(strings.Join(m.Joining, ", "), "-")},
 	}
 	for _, r := range timingRows(m.Timing) {
 		rows = append(rows, r[:2])
@@ -87,12 +93,12 @@ type serverAnswer struct {
 }
 
 func showServerCommand(a *app) *cobra.Command {
-	var cluster string
-	cmd := &cobra.Command{
+	var cmd *cobra.Command
+	cmd = &cobra.Command{
 		Use: "server NAME", Short: "Show a server, its replication and its faults", Args: argsBetween(1, 1),
-		ValidArgsFunction: cobra.NoFileCompletions,
+		ValidArgsFunction: a.completeServers,
 		RunE: a.runE(func(ctx context.Context, args []string) (answer, error) {
-			v, err := a.pick(ctx, cluster)
+			v, err := a.pick(ctx, clusterFlag(cmd))
 			if err != nil {
 				return answer{}, err
 			}
@@ -103,11 +109,7 @@ func showServerCommand(a *app) *cobra.Command {
 			return answer{data: s, text: func(p *page) { showServer(p, s) }}, nil
 		}),
 	}
-	cmd.Flags().StringVar(&cluster, "cluster", "", "name of the cluster")
-	// Without completion the flag still works.
-	_ = cmd.RegisterFlagCompletionFunc("cluster", func(cmd *cobra.Command, _ []string, s string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		return a.completeClusters(cmd, nil, s)
-	})
+	a.addClusterFlag(cmd)
 	return cmd
 }
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/lockstep-ha/lockstep/election"
 	"github.com/lockstep-ha/lockstep/monitor"
+	"github.com/lockstep-ha/lockstep/monitor/operation"
 	"github.com/lockstep-ha/lockstep/topology"
 )
 
@@ -113,4 +114,40 @@ func timingRows(t monitor.TimingView) [][]string {
 		{"Failover starts after", ms(t.FailoverAfterMS), "from the first missed tick"},
 		{"Worst case", ms(t.FailoverWorstMS), "if each missed tick waits for a timeout"},
 	}
+}
+
+// movement writes "switchover from s1 to s2" or "rejoin of s1".
+func movement(kind operation.Kind, from, to string) string {
+	text := string(kind)
+	if from != "" {
+		text += " from " + from
+	}
+	if kind == operation.Rejoin {
+		return clean(text + " of " + to)
+	}
+	return clean(text + " to " + to)
+}
+
+// operationName is an operation under way, "-" for none.
+func operationName(r *monitor.RunningView) string {
+	if r == nil {
+		return "-"
+	}
+	return movement(r.Kind, r.From, r.To)
+}
+
+// operationStep is an operation with the step under way.
+func operationStep(r *monitor.RunningView) string {
+	if r == nil || r.Step == "" {
+		return operationName(r)
+	}
+	return operationName(r) + ", at the step " + clean(r.Step)
+}
+
+// operationDetail is an operation with its id and the step under way.
+func operationDetail(r *monitor.RunningView) string {
+	if r == nil {
+		return "-"
+	}
+	return operationStep(r) + " (" + clean(r.ID) + ")"
 }

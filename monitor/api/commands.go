@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"mime"
+	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/lockstep-ha/lockstep/monitor"
@@ -40,11 +42,19 @@ func (a api) command(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusUnsupportedMediaType, Problem{Error: "the content type must be application/json", Code: "invalid"})
 		return
 	}
+	if !local(r) {
+		answer(w, http.StatusForbidden, Problem{Error: "the name " + r.Host + " is not one of this host's own: use its address, or localhost", Code: "invalid"})
+		return
+	}
 	var cmd monitor.Command
 	dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody))
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&cmd); err != nil {
 		answer(w, http.StatusBadRequest, Problem{Error: fmt.Sprintf("the command cannot be read: %v", err), Code: "invalid"})
+		return
+	}
+	if dec.More() {
+		answer(w, http.StatusBadRequest, Problem{Error: "there is more after the command", Code: "invalid"})
 		return
 	}
 	if cmd.Action == monitor.ActReleaseLocks {
@@ -65,6 +75,24 @@ func (a api) command(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Location", "/v1/clusters/"+m.Cluster()+"/operations/"+reply.ID)
 	}
 	answer(w, status, reply)
+}
+
+// local reports whether a request that came in over loopback names this host by
+// an address or as localhost: a page whose name was made to lead here does not.
+func local(r *http.Request) bool {
+	at, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
+	if !ok {
+		return true
+	}
+	tcp, ok := at.(*net.TCPAddr)
+	if !ok || !tcp.IP.IsLoopback() {
+		return true
+	}
+	host, _, err := net.SplitHostPort(r.Host)
+	if err != nil {
+		host = r.Host
+	}
+	return host == "localhost" || net.ParseIP(strings.Trim(host, "[]")) != nil
 }
 
 // releaseLocks works on any monitor: it gives up what this one holds.

@@ -291,10 +291,12 @@ func TestSettings(t *testing.T) {
 	for _, body := range []string{
 		`{"action":"maintenance","server":"s1","value":"yes"}`, `{"action":"drain","server":"s1","value":"1"}`,
 		`{"action":"promotion","server":"s1","value":"never"}`, `{"action":"maintenance","server":"s9","value":"on"}`, `{"action":"drain","value":"on"}`,
-		`{"action":"maintenance","server":"s1","value":"on"}`,
 	} {
 		s.problem(t, http.StatusBadRequest, "invalid", body)
 	}
+	refused := s.problem(t, http.StatusConflict, "refused", `{"action":"maintenance","server":"s1","value":"on"}`)
+	require.True(t, refused.Refusals[0].Force, "the primary, which force puts into maintenance")
+	s.problem(t, http.StatusBadRequest, "invalid", `{"action":"pause","dry_run":true}`)
 }
 
 func TestBadCommands(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"net"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // socket is a TCP or unix connection.
@@ -26,6 +27,9 @@ type lockConn struct {
 	done     bool
 	threadID uint32
 	known    bool
+	// quiet is for how long nothing had been sent when the connection was closed.
+	quiet  time.Duration
+	closed bool
 }
 
 // maxGreeting bounds what is kept of the first packet while looking for the id.
@@ -55,6 +59,24 @@ func (c *lockConn) linger(seconds int) {
 		// close is merely slower.
 		_ = tcp.SetLinger(seconds)
 	}
+}
+
+// Close ends the connection and notes when it last sent something.
+func (c *lockConn) Close() error {
+	c.mu.Lock()
+	if !c.closed {
+		c.closed, c.quiet = true, sentAgo(c.socket)
+	}
+	c.mu.Unlock()
+	return c.socket.Close()
+}
+
+// quietFor is for how long nothing had been sent when the connection was closed;
+// zero while it is open.
+func (c *lockConn) quietFor() time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.quiet
 }
 
 // Read passes on what the server sends and picks the id out of its greeting.

@@ -158,10 +158,10 @@ func (p *prober) touched() {
 // of the last statement, nil for none.
 func (p *prober) abandon(cause error) {
 	closed := p.sess != nil && cause != nil && classify(cause, true) == topology.Closed
-	p.drop()
+	last := p.drop()
 	p.mu.Lock()
 	p.doomed = false
-	p.server.LockSentAt = p.f.cfg.Now()
+	p.server.LockSentAt = last
 	p.server.PeerClosed = p.server.PeerClosed || closed
 	p.row = locks.Row{Server: p.srv.Name, SentAt: p.row.SentAt, DoneAt: p.f.cfg.Now()}
 	p.mu.Unlock()

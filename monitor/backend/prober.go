@@ -113,7 +113,7 @@ func (p *prober) refreshAfter() time.Duration {
 func (p *prober) run(ctx context.Context) {
 	timer := time.NewTimer(p.refreshAfter())
 	defer timer.Stop()
-	defer p.drop()
+	defer func() { _ = p.drop() }()
 	for {
 		select {
 		case <-ctx.Done():
@@ -199,10 +199,10 @@ func (p *prober) probe(parent context.Context) (changed bool) {
 		if parent.Err() != nil {
 			return false
 		}
-		p.drop()
+		last := p.drop()
 		server = before
 		if established {
-			server.LockSentAt = p.f.cfg.Now()
+			server.LockSentAt = last
 		}
 		server.Evidence, server.Detail = classify(err, established), err.Error()
 		switch {
@@ -465,10 +465,15 @@ func kept(former map[uint64]bool, row *locks.Row) map[uint64]bool {
 	return out
 }
 
-func (p *prober) drop() {
+// drop ends the session, if there is one, and returns the last instant at which
+// something may have been sent on it.
+func (p *prober) drop() (last time.Duration) {
+	last = p.f.cfg.Now()
 	if p.sess != nil {
 		p.former[p.sess.id] = true
 		p.sess.close()
+		last -= p.sess.net.quietFor()
 		p.sess = nil
 	}
+	return last
 }

@@ -171,7 +171,11 @@ func (p Plan) String() string {
 	if p.From != "" {
 		fmt.Fprintf(&b, " from %s", p.From)
 	}
-	fmt.Fprintf(&b, " to %s\n", p.To)
+	word := "to"
+	if p.Kind == Rejoin {
+		word = "of"
+	}
+	fmt.Fprintf(&b, " %s %s\n", word, p.To)
 	if p.Reason != "" {
 		fmt.Fprintf(&b, "  %s\n", p.Reason)
 	}

@@ -65,7 +65,12 @@ func PlanReset(c Cluster, p Policy, r Request) (Plan, error) {
 			statements = append(statements, mariadb.StopReplica(link.Name), mariadb.ForgetSource(link.Name))
 		}
 		statements = append(statements, "RESET MASTER", "SET GLOBAL gtid_slave_pos=''")
-		plan.Steps = append(plan.Steps, step("forget history", s.Name, statementLimit, s.Name+" has no binary log and no position", statements...))
+		forget := step("forget history", s.Name, resetLimit, s.Name+" has no binary log and no position", statements...)
+		forget.aside = true // with many binary logs RESET MASTER takes its time
+		forget.seen = func(s topology.Server) bool {
+			return s.BinlogState.IsEmpty() && s.SlavePos.IsEmpty() && len(s.Replication) == 0
+		}
+		plan.Steps = append(plan.Steps, forget)
 	}
 	var start []string
 	if from := c.Primary; from >= 0 && !p.LeaveSemiSync && c.Servers[from].SemiSync.PrimaryOn {

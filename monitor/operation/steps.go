@@ -17,6 +17,7 @@ import (
 const (
 	statementLimit = 3 * time.Second
 	asideLimit     = 8 * time.Second
+	resetLimit     = 60 * time.Second
 	sqlFileLimit   = 3 * time.Second
 	eventsLimit    = 10 * time.Second
 	confirmLimit   = 30 * time.Second
