@@ -23,6 +23,7 @@ func (m *Monitor) tick(ctx context.Context, fleet Fleet) (again time.Duration) {
 	servers, rows := fleet.Observe(ctx)
 	m.settings(servers)
 	m.stalled(servers)
+	m.outdated(servers)
 	m.releaseDuplicates(ctx, fleet, servers, rows)
 	rows = ownRows(servers, rows)
 	if ctx.Err() != nil {

@@ -105,6 +105,18 @@ func (m *Monitor) stalled(servers []topology.Server) {
 	}
 }
 
+// outdated marks a primary as failed that was started again and lacks
+// transactions which a replica has: it must not go on from where it is.
+func (m *Monitor) outdated(servers []topology.Server) {
+	i := indexOf(servers, m.mem.chosen)
+	if !m.mem.unproven || i < 0 || !servers[i].Up() {
+		return
+	}
+	if ahead := topology.Ahead(servers, i, false); ahead != "" {
+		servers[i].Evidence, servers[i].Detail = topology.Outdated, ahead
+	}
+}
+
 // writeProbeFault names what is wrong with the probe itself.
 func (m *Monitor) writeProbeFault() []FaultView {
 	if m.writes.problem == "" {

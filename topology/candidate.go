@@ -144,8 +144,10 @@ func unfit(servers []Server, g Graph, primary, i int) string {
 		return fmt.Sprintf("it is a delayed replica (%d s)", link.Delay)
 	case link.SQL != "Yes" && link.SQLErrno != 0:
 		return fmt.Sprintf("its replication has stopped with error %d: %s", link.SQLErrno, link.SQLError)
-	case link.SQL != "Yes":
-		return "its SQL thread is stopped: START SLAVE SQL_THREAD"
+	case link.SQL != "Yes" && link.IO == "No":
+		return "both of its replication threads are stopped: it has only what it has applied"
+	case s.BinlogFormat == "STATEMENT" && servers[primary].BinlogFormat != "" && servers[primary].BinlogFormat != "STATEMENT":
+		return "its binlog_format is STATEMENT, that of the primary " + servers[primary].BinlogFormat
 	}
 	if own := ownErrant(s, servers[primary]); own != "" {
 		return "it has transactions of its own that the primary never had: " + own

@@ -91,15 +91,18 @@ func TestRejectedCandidates(t *testing.T) {
 		"error 1062: duplicate": replication(func(r *Replication) {
 			r.SQL, r.SQLErrno, r.SQLError = "No", 1062, "duplicate"
 		}),
-		"SQL thread is stopped": replication(func(r *Replication) { r.SQL = "No" }),
-		"never had: 0-2-7":      func(s *Server) { s.BinlogState = state("0-2-7,0-1-100") },
+		"both of its replication threads": replication(func(r *Replication) { r.SQL, r.IO = "No", "No" }),
+		"binlog_format is STATEMENT":      func(s *Server) { s.BinlogFormat = "STATEMENT" },
+		"never had: 0-2-7":                func(s *Server) { s.BinlogState = state("0-2-7,0-1-100") },
 		"version 11.8, from which s3 with version 10.11": func(s *Server) {
 			s.Version, _ = ParseVersion("11.8.1-MariaDB")
 		},
 		"same server as s1": func(s *Server) { s.SameAs = "s1" },
 	} {
 		t.Run(want, func(t *testing.T) {
-			r := rank(deadPrimary(), server(2, candidate, orphaned, change), server(3, candidate, orphaned))
+			primary := deadPrimary()
+			primary.BinlogFormat = "ROW"
+			r := rank(primary, server(2, candidate, orphaned, change), server(3, candidate, orphaned))
 			require.Contains(t, r.Candidates[0].Rejected, want)
 			require.Empty(t, r.Candidates[1].Rejected)
 			require.Equal(t, "s3", r.Best)

@@ -109,6 +109,7 @@ const (
 	NameResolution     // the address does not resolve
 	ShuttingDown       // shutdown in progress
 	WriteFailed        // the write probe failed
+	Outdated           // started again, and lacks transactions that a replica has
 	ProxyInBetween     // the connection id is not stable
 	Unsupported        // a server that Lockstep cannot monitor (Galera, too old)
 	OtherFailure       // anything else; its text says what
@@ -117,7 +118,7 @@ const (
 var evidenceNames = [...]string{
 	"not asked yet", "answered", "connection refused", "connection closed", "timed out", "access denied",
 	"too many connections", "TLS failed", "name does not resolve", "shutting down", "write probe failed",
-	"proxy in between", "not supported", "failed",
+	"lacks transactions", "proxy in between", "not supported", "failed",
 }
 
 func (e Evidence) String() string { return evidenceNames[min(int(e), len(evidenceNames)-1)] }
@@ -127,8 +128,12 @@ func (e Evidence) MarshalText() ([]byte, error) { return []byte(e.String()), nil
 
 // Down reports whether the class counts towards a failover.
 func (e Evidence) Down() bool {
-	return e == Refused || e == Closed || e == TimedOut || e == WriteFailed
+	return e == Refused || e == Closed || e == TimedOut || e.Reachable()
 }
+
+// Reachable reports whether the class is that of a primary that answers and yet
+// has to be replaced.
+func (e Evidence) Reachable() bool { return e == WriteFailed || e == Outdated }
 
 // Settings are what the configuration says of a server.
 type Settings struct {

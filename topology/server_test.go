@@ -40,7 +40,7 @@ func TestAtLeast(t *testing.T) {
 }
 
 func TestEvidence(t *testing.T) {
-	down := map[Evidence]bool{Refused: true, Closed: true, TimedOut: true, WriteFailed: true}
+	down := map[Evidence]bool{Refused: true, Closed: true, TimedOut: true, WriteFailed: true, Outdated: true}
 	seen := map[string]bool{}
 	for e := NotAsked; e <= OtherFailure; e++ {
 		require.Equal(t, down[e], e.Down(), "%s", e)

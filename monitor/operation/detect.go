@@ -110,7 +110,7 @@ func (d *Detector) Look(s Sight) Verdict {
 		return v
 	}
 	v.At = d.downSince + s.Timing.FailoverAfter()
-	if p.Evidence == topology.WriteFailed {
+	if p.Evidence.Reachable() {
 		// Its locks are this monitor's to release, which happens in the first tick.
 		v.At = max(v.At, d.downSince+s.Timing.Interval+s.Timing.Notice)
 	} else if s.Mode != election.None {

@@ -72,7 +72,7 @@ func PlanFailover(c Cluster, p Policy, r Request) (Plan, error) {
 	case p.RelayLog == RelayLogAbort:
 		k.doubt("relay_log", "wait until it has applied them, or set relay_log = \"wait\"", "%s has yet to apply %d transactions and relay_log is abort", to.Name, backlog)
 	}
-	if from.Evidence == topology.WriteFailed {
+	if from.Evidence.Reachable() {
 		// It answers: what it still accepts must not be acknowledged.
 		ro := step("set read-only", from.Name, readOnlyWait+statementLimit, "no ordinary account writes to "+from.Name, mariadb.SetReadOnly(readOnlyWait))
 		ro.soft, ro.undo = true, mariadb.SetWritable()

@@ -68,6 +68,9 @@ func PlanSwitchover(c Cluster, p Policy, r Request) (Plan, error) {
 	}
 	plan.Overrides = k.overrides
 
+	if link.SQL != "Yes" {
+		plan.Steps = append(plan.Steps, step("start applying", to.Name, statementLimit, "its SQL thread runs", mariadb.StartApplying(link.Name)))
+	}
 	ro := step("set read-only", from.Name, readOnlyWait+statementLimit, "no ordinary account writes to "+from.Name, mariadb.SetReadOnly(readOnlyWait))
 	ro.undo = mariadb.SetWritable()
 	ro.Undo = ro.undo
