@@ -38,6 +38,7 @@ func (h *hands) Verify(ctx context.Context) error {
 		h.until = h.m.clock.Now() + h.m.timing.Lease
 		return nil
 	}
+	parent := ctx
 	ctx, cancel := context.WithTimeout(ctx, h.m.timing.Timeout/2)
 	defer cancel()
 	var ask []backend.Action
@@ -57,6 +58,9 @@ func (h *hands) Verify(ctx context.Context) error {
 		if first == 0 || o.SentAt < first {
 			first = o.SentAt
 		}
+	}
+	if parent.Err() != nil {
+		return errors.New("the monitor is stopping")
 	}
 	if held < h.s.d.Tally.Needed {
 		return fmt.Errorf("%w: %d of %d needed votes were confirmed", errMajorityLost, held, h.s.d.Tally.Needed)

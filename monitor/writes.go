@@ -70,7 +70,7 @@ func (m *Monitor) probeWrites(ctx context.Context, fleet Fleet, s scene) {
 	done := make(chan error, 1)
 	w.done = done
 	schema, name, _ := strings.Cut(table, ".")
-	sql := mariadb.WriteProbe(schema, name)
+	sql := mariadb.WriteProbe(schema, name, m.timing.Timeout)
 	go func() {
 		done <- f.ProbeWrite(context.WithoutCancel(ctx), p.Name, sql)
 		m.clock.Wake()
@@ -84,7 +84,7 @@ func (m *Monitor) probed(p topology.Server, err error) {
 	switch {
 	case err == nil:
 		w.failures, w.detail = 0, ""
-	case errors.Is(err, backend.ErrWriteStalled) || mariadb.StorageFailed(backend.Code(err)):
+	case errors.Is(err, backend.ErrWriteStalled) || mariadb.GaveUpWaiting(backend.Code(err)) || mariadb.StorageFailed(backend.Code(err)):
 		w.failures++
 		w.detail = err.Error()
 		m.log.Warn().Str("event", "write_probe_failed").Str("server", p.Name).Int("failures", w.failures).AnErr("error", err).Msg("the primary does not write")

@@ -118,7 +118,7 @@ func (d *Detector) Look(s Sight) Verdict {
 	}
 	v.Reason = fmt.Sprintf("%s does not answer (%s) and is not known dead: %s; its locks are gone, and everybody has noticed, in %v",
 		p.Name, p.Evidence, why, max(v.At-s.Now, 0).Round(100*time.Millisecond))
-	if alive := d.receiving(s); alive != "" {
+	if alive := d.receiving(s); alive != "" && !p.Evidence.Reachable() {
 		v.At = 0
 		v.Reason = fmt.Sprintf("%s does not answer this monitor (%s), but it is alive: %s", p.Name, p.Evidence, alive)
 	}

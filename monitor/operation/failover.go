@@ -77,7 +77,8 @@ func PlanFailover(c Cluster, p Policy, r Request) (Plan, error) {
 		ro := step("set read-only", from.Name, readOnlyWait+statementLimit, "no ordinary account writes to "+from.Name, mariadb.SetReadOnly(readOnlyWait))
 		ro.soft, ro.undo = true, mariadb.SetWritable()
 		ro.Undo = ro.undo
-		plan.Steps = append(plan.Steps, ro)
+		plan.Steps = append(plan.Steps, ro, Step{Name: "end client connections", Server: from.Name, LimitMS: statementLimit.Milliseconds(), special: killClients, soft: true,
+			Statement: "KILL SOFT CONNECTION for each connection of a client", After: "what clients have begun on " + from.Name + " is not committed later"})
 	}
 	if p.RelayLog != RelayLogProceed || !(backlog > 0) {
 		plan.Steps = append(plan.Steps, pl.drain(to, from, link, p, r)...)
@@ -97,21 +98,7 @@ func (pl planner) drain(to, from topology.Server, link *topology.Replication, p 
 		out = append(out, step("start applying", to.Name, statementLimit, "its SQL thread runs", mariadb.StartApplying(link.Name)))
 	}
 	out = append(out, waitStep("apply relay log", to.Name, "all that it has received is applied (Gtid_IO_Pos = gtid_slave_pos)", p.FailoverTimeout, "its relay log is empty", drained(to.Name, from.Name)))
-	statements := []string{mariadb.StopReceiving(link.Name)}
-	if away(to, from) {
-		statements = hurried(statements...)
-	}
-	stop := step("stop receiving", to.Name, statementLimit, to.Name+" receives nothing more", statements...)
-	name := link.Name
-	stop.seen = func(s topology.Server) bool {
-		return slices.ContainsFunc(s.Replication, func(r topology.Replication) bool { return r.Name == name && r.IO == "No" })
-	}
-	if stop.aside = away(to, from); stop.aside {
-		stop.LimitMS = asideLimit.Milliseconds()
-	}
-	stop.undo = mariadb.StartReceiving(link.Name)
-	stop.Undo = stop.undo
-	out = append(out, stop)
+	out = append(out, pl.stopReceiving(to, from, link)...)
 	if r.NotBefore > pl.c.Now {
 		out = append(out, waitStep("wait for the locks", from.Name, "its locks are gone, and everybody has noticed", r.NotBefore-pl.c.Now+statementLimit,
 			"no other monitor names it as the primary", func(c Cluster, _ time.Duration) (bool, string) {
@@ -121,6 +108,44 @@ func (pl planner) drain(to, from topology.Server, link *topology.Replication, p 
 	return append(out,
 		waitStep("nobody has more", to.Name, "no other replica that answers has received more", statementLimit, "it is still the most advanced", mostAdvanced(to.Name, from.Name)),
 		waitStep("apply the rest", to.Name, "all that it has received is applied, as seen after that", p.FailoverTimeout, "nothing that it has received is lost", drained(to.Name, from.Name)))
+}
+
+// stopReceiving are the steps after which a candidate receives nothing more. Where
+// the source does not answer that takes a second, on every replica: the others
+// are stopped at the same time, so that they can follow the new primary, and
+// acknowledge its commits, at once. Until then none of them acknowledges what the
+// old primary may still commit.
+func (pl planner) stopReceiving(to, from topology.Server, link *topology.Replication) []Step {
+	stopped := func(name string) func(topology.Server) bool {
+		return func(s topology.Server) bool {
+			return slices.ContainsFunc(s.Replication, func(r topology.Replication) bool { return r.Name == name && r.IO == "No" })
+		}
+	}
+	if !away(to, from) {
+		stop := step("stop receiving", to.Name, statementLimit, to.Name+" receives nothing more", mariadb.StopReceiving(link.Name))
+		stop.undo, stop.seen = mariadb.StartReceiving(link.Name), stopped(link.Name)
+		stop.Undo = stop.undo
+		return []Step{stop}
+	}
+	var send, see []Step
+	for _, i := range pl.c.Graph.Replicas(pl.c.Primary, false) {
+		s := pl.c.Servers[i]
+		l := pl.c.linkFrom(i, pl.c.Primary)
+		if l == nil || !s.Up() || s.SameAs != "" || s.Maintenance || (l.IO == "No" && s.Name != to.Name) {
+			continue
+		}
+		stop := step("stop receiving", s.Name, asideLimit, s.Name+" is about to receive nothing more", hurried(mariadb.StopReceiving(l.Name))...)
+		stop.aside, stop.undo = true, mariadb.StartReceiving(l.Name)
+		stop.Undo, stop.soft = stop.undo, s.Name != to.Name
+		name := l.Name
+		wait := waitStep("receive nothing more", s.Name, "its IO thread has stopped", asideLimit, s.Name+" receives nothing more", func(c Cluster, since time.Duration) (bool, string) {
+			now, _ := c.server(s.Name)
+			return now.Up() && now.SentAt >= since && stopped(name)(now), s.Name + " still receives"
+		})
+		wait.soft = stop.soft
+		send, see = append(send, stop), append(see, wait)
+	}
+	return append(send, see...)
 }
 
 func (pl planner) finishFailover(plan Plan, k *checks, to int, from topology.Server) (Plan, error) {

@@ -103,6 +103,7 @@ type special uint8
 const (
 	plain special = iota
 	killSessions
+	killClients
 	eventsOff
 	eventsOn
 )

@@ -155,9 +155,11 @@ func Kill(id uint64) string { return fmt.Sprintf("KILL SOFT CONNECTION %d", id) 
 // WaitingCommits shows how many commits wait for a semi-sync acknowledgement.
 const WaitingCommits = "SHOW GLOBAL STATUS LIKE 'Rpl_semi_sync_master_wait_sessions'"
 
-// WriteProbe writes the one row of a heartbeat table.
-func WriteProbe(schema, table string) string {
-	return "INSERT INTO `" + schema + "`.`" + table + "` (id, at) VALUES (1, UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE at=VALUES(at)"
+// WriteProbe writes the one row of a heartbeat table, on this server alone: a row
+// that a stalled server commits after it was replaced must not keep it from
+// joining again. The server itself ends it after limit.
+func WriteProbe(schema, table string, limit time.Duration) string {
+	return "SET SESSION sql_log_bin=0;" + bounded(limit, "INSERT INTO `"+schema+"`.`"+table+"` (id, at) VALUES (1, UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE at=VALUES(at)")
 }
 
 // OldestBinlog shows the binary log files, the oldest first; BinlogStart the
