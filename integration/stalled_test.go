@@ -17,7 +17,7 @@ func TestFailoverStalledWrites(t *testing.T) {
 	c := testdb.NewCluster(t, 3, testdb.ClusterOptions{Server: testdb.Options{Operate: true}})
 	c.Primary().MustExec(t, "CREATE DATABASE lockstep", "CREATE TABLE lockstep.heartbeat (id INT PRIMARY KEY, at DATETIME(6))")
 	require.NoError(t, c.WaitSync(t.Context()))
-	m := start(t, configOf(c, operating, func(cfg *monitor.Config) { 
+	m := start(t, configOf(c, operating, func(cfg *monitor.Config) {
 		cfg.Policy.WriteProbe = "lockstep.heartbeat"
 		cfg.Policy.KeepConnections = []string{testdb.RootUser} // what stalls the writes is not to be ended
 	}))

@@ -28,7 +28,10 @@ type hands struct {
 
 var _ operation.Servers = (*hands)(nil)
 
+// Now implements operation.Servers.
 func (h *hands) Now() time.Duration { return h.m.clock.Now() }
+
+// Wall implements operation.Servers.
 func (h *hands) Wall() time.Time    { return time.Now().UTC() }
 
 // Verify asks all servers that answered in this tick whether this monitor's

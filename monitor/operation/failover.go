@@ -80,7 +80,7 @@ func PlanFailover(c Cluster, p Policy, r Request) (Plan, error) {
 		plan.Steps = append(plan.Steps, ro, Step{Name: "end client connections", Server: from.Name, LimitMS: statementLimit.Milliseconds(), special: killClients, soft: true,
 			Statement: "KILL SOFT CONNECTION for each connection of a client", After: "what clients have begun on " + from.Name + " is not committed later"})
 	}
-	if p.RelayLog != RelayLogProceed || !(backlog > 0) {
+	if p.RelayLog != RelayLogProceed || backlog == 0 {
 		plan.Steps = append(plan.Steps, pl.drain(to, from, link, p, r)...)
 	}
 	plan.Steps = append(plan.Steps, pl.promotion(to, from, link.Name))
