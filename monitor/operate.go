@@ -86,7 +86,7 @@ func (m *Monitor) operate(ctx context.Context, fleet Fleet, s scene) (again time
 		m.fenceMinority(ctx, fleet, s)
 		m.readState(ctx, h)
 		m.ops.acting, m.ops.notYet = false, ""
-		return m.urgent(s)
+		return 0
 	}
 	if !m.ops.acting {
 		m.ops.acting, m.shared.read = true, false // what others have done since counts
@@ -106,17 +106,19 @@ func (m *Monitor) operate(ctx context.Context, fleet Fleet, s scene) (again time
 	return soonest(again, m.urgent(s))
 }
 
-// urgent is how soon to look again while the primary has failed.
+// urgent is how soon to look again while the primary has failed and this monitor
+// is to replace it.
 func (m *Monitor) urgent(s scene) time.Duration {
 	v := m.ops.verdict
-	if !v.Failed {
+	switch {
+	case !v.Failed || !m.d.cfg.Policy.AutoFailover || m.shared.paused != "" || m.blocked(s.now) != "":
 		return 0
-	}
-	if v.Dead {
+	case v.Dead && s.now < v.At:
 		return max(min(v.At-s.now, 20*time.Millisecond), minGap)
-	}
-	if v.At > s.now {
-		return max(min(v.At-s.now, s.timing.Interval/4), minGap)
+	case v.Almost:
+		return 20 * time.Millisecond
+	case v.At != 0 && s.now < v.At-m.headStart():
+		return max(min(v.At-m.headStart()-s.now, s.timing.Interval/4), minGap)
 	}
 	return s.timing.Interval / 4
 }

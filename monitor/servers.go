@@ -32,7 +32,7 @@ var _ operation.Servers = (*hands)(nil)
 func (h *hands) Now() time.Duration { return h.m.clock.Now() }
 
 // Wall implements operation.Servers.
-func (h *hands) Wall() time.Time    { return time.Now().UTC() }
+func (h *hands) Wall() time.Time { return time.Now().UTC() }
 
 // Verify asks all servers that answered in this tick whether this monitor's
 // connection holds the server lock, in one parallel round trip, and counts votes.

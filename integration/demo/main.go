@@ -1,10 +1,13 @@
-// Command demo shows two lockstepd over three real MariaDB servers: they agree
-// on the primary, one is killed, one is frozen, and the other goes on. It sets
-// up all it needs on loopback and removes it at the end.
+// Command demo shows two lockstepd over three real MariaDB servers while clients
+// write: the primary server is killed and replaced, it comes back as a replica,
+// the primary is moved by command, and then one monitor is killed and one is
+// frozen. It sets up all it needs on loopback and removes it at the end. It fails
+// if a write that was acknowledged is missing on any server afterwards.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -16,7 +19,8 @@ import (
 func main() {
 	keep := flag.Bool("keep", false, "leave servers and monitors running until interrupted")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	// With SIGPIPE a reader of the output that goes away ends the demo in order.
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	err := run(ctx, *keep)
 	stop()
 	if err != nil {
@@ -27,13 +31,18 @@ func main() {
 
 func run(ctx context.Context, keep bool) (err error) {
 	d := &demo{began: time.Now()}
-	defer func() {
-		if cerr := d.close(); err == nil {
-			err = cerr
+	defer func() { err = errors.Join(err, d.close()) }()
+	for _, step := range []func(context.Context) error{
+		d.build, d.startServers, d.startMonitors, d.startWriting,
+		d.killPrimaryServer, d.rejoin, d.acknowledge, d.switchover,
+		d.killPrimaryMonitor, d.restartMonitor, d.freezePrimaryMonitor,
+		d.checkWrites, d.summary,
+	} {
+		err := step(ctx)
+		if ctx.Err() != nil {
+			return errors.New("interrupted") // what the step says about it is of no use
 		}
-	}()
-	for _, step := range []func(context.Context) error{d.build, d.startServers, d.startMonitors, d.killPrimaryMonitor, d.comeBack, d.freezePrimaryMonitor, d.summary} {
-		if err := step(ctx); err != nil {
+		if err != nil {
 			return err
 		}
 	}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"sync"
@@ -51,85 +50,85 @@ func (w *watch) end() (none time.Duration, polls int) {
 func (m *daemon) primaryStatus() (int, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, m.url+"/v1/clusters/demo/primary", nil)
-	if err != nil {
-		return 0, err
-	}
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	return resp.StatusCode, resp.Body.Close()
+	var answer struct{}
+	return m.get(ctx, "/primary", &answer)
 }
 
-func hasMajority(v monitor.View) bool { return v.Monitor.Primary }
-
-func (d *demo) killPrimaryMonitor(ctx context.Context) error {
-	p, s := d.roles(ctx)
-	if p == nil || s == nil {
-		return errors.New("there is not one primary and one secondary monitor")
-	}
+// takesOver waits until the survivor has the majority, and says how long that
+// took and what it was without.
+func (d *demo) takesOver(ctx context.Context, s *daemon, within time.Duration, hit func() error) (took time.Duration, without string, err error) {
 	w := s.watch()
 	at := time.Now()
-	d.say("SIGKILL to %s, the primary monitor", p.name)
-	if err := p.signal(syscall.SIGKILL); err != nil {
-		return err
+	if err = hit(); err == nil {
+		err = s.until(ctx, within, "takes over", hasMajority)
 	}
-	_ = p.cmd.Wait() // the error is the signal just sent
-	err := s.until(ctx, 10*time.Second, "takes over", hasMajority)
-	took := time.Since(at)
-	time.Sleep(500 * time.Millisecond)
+	took = time.Since(at)
+	if err == nil {
+		pause(ctx, 500*time.Millisecond)
+	}
 	none, polls := w.end()
+	if err != nil {
+		return 0, "", err
+	}
+	if err := d.load.goesOn(ctx); err != nil {
+		return 0, "", err
+	}
+	d.say("%s took over after %d ms; its /primary was without an answer for %d ms (%d polls), writes stopped for %s",
+		s.name, took.Milliseconds(), none.Milliseconds(), polls, d.load.outage(at))
+	return took, fmt.Sprintf("survivor without a primary for %d ms, writes stopped for %s", none.Milliseconds(), d.load.outage(at)), nil
+}
+
+func (d *demo) killPrimaryMonitor(ctx context.Context) error {
+	p, s, err := d.roles(ctx)
 	if err != nil {
 		return err
 	}
-	d.say("%s took over after %d ms; its /primary was without an answer for %d ms (%d polls)", s.name, took.Milliseconds(), none.Milliseconds(), polls)
-	d.figures = append(d.figures, fmt.Sprintf("primary monitor killed: taken over after %d ms, survivor without a primary for %d ms", took.Milliseconds(), none.Milliseconds()))
+	d.say("SIGKILL to %s, the primary monitor", p.name)
+	took, without, err := d.takesOver(ctx, s, 10*time.Second, p.kill)
+	if err != nil {
+		return err
+	}
+	d.figure("primary monitor killed: taken over after %d ms, %s", took.Milliseconds(), without)
 	return nil
 }
 
-func (d *demo) comeBack(ctx context.Context) error {
+func (d *demo) restartMonitor(ctx context.Context) error {
 	for _, m := range d.monitors {
-		if m.cmd.ProcessState == nil {
+		if m.running() {
 			continue
 		}
 		d.say("starting %s again", m.name)
 		if err := m.start(); err != nil {
 			return err
 		}
-		if err := m.until(ctx, 10*time.Second, "is a secondary that offers s1", func(v monitor.View) bool { return offersS1(v) && !v.Monitor.Primary }); err != nil {
+		if err := m.until(ctx, 10*time.Second, "is a secondary that offers "+d.primary, follows(d.primary)); err != nil {
 			return err
 		}
-		d.say("it is back, as a secondary, and offers s1")
-		d.show(m, "show", "monitor")
+		d.say("it is back, as a secondary, and offers %s", d.primary)
 	}
 	return nil
 }
 
+// follows is true of a secondary monitor that offers a primary.
+func follows(server string) func(monitor.View) bool {
+	return func(v monitor.View) bool { return offers(server)(v) && !v.Monitor.Primary }
+}
+
 func (d *demo) freezePrimaryMonitor(ctx context.Context) error {
-	p, s := d.roles(ctx)
-	if p == nil || s == nil {
-		return errors.New("there is not one primary and one secondary monitor")
+	p, s, err := d.roles(ctx)
+	if err != nil {
+		return err
 	}
 	v, err := p.view(ctx)
 	if err != nil {
 		return err
 	}
 	wait := time.Duration(v.Monitor.Timing.WaitTimeoutMS) * time.Millisecond
-	w := s.watch()
-	at := time.Now()
 	d.say("SIGSTOP to %s, the primary monitor: its locks go when the servers close its idle sessions, after wait_timeout = %v", p.name, wait)
-	if err := p.signal(syscall.SIGSTOP); err != nil {
-		return err
-	}
-	err = s.until(ctx, wait+10*time.Second, "takes over", hasMajority)
-	took := time.Since(at)
-	time.Sleep(500 * time.Millisecond)
-	none, polls := w.end()
+	took, without, err := d.takesOver(ctx, s, wait+10*time.Second, func() error { return p.signal(syscall.SIGSTOP) })
 	if err != nil {
 		return err
 	}
-	d.say("%s took over after %.1f s; its /primary was without an answer for %d ms (%d polls)", s.name, took.Seconds(), none.Milliseconds(), polls)
 	d.say("SIGCONT to %s", p.name)
 	if err := p.signal(syscall.SIGCONT); err != nil {
 		return err
@@ -143,13 +142,12 @@ func (d *demo) freezePrimaryMonitor(ctx context.Context) error {
 		return fmt.Errorf("%s still says that it is the primary monitor after it was thawed", p.name)
 	}
 	d.say("its first answer: primary monitor: %v, primary: %s (%s)", first.Monitor.Primary, nameOf(first), first.Reason)
-	if err := p.until(ctx, 10*time.Second, "follows", func(v monitor.View) bool { return offersS1(v) && !v.Monitor.Primary }); err != nil {
+	if err := p.until(ctx, 10*time.Second, "follows", follows(d.primary)); err != nil {
 		return err
 	}
 	d.say("it stepped down and follows %s, %d ms after the thaw", s.name, time.Since(thawed).Milliseconds())
-	d.show(s, "explain")
-	d.figures = append(d.figures, fmt.Sprintf("primary monitor frozen: taken over after %.1f s, survivor without a primary for %d ms", took.Seconds(), none.Milliseconds()))
-	return nil
+	d.figure("primary monitor frozen: taken over after %.1f s, %s", took.Seconds(), without)
+	return d.show(ctx, s, "explain")
 }
 
 func nameOf(v monitor.View) string {
@@ -157,12 +155,4 @@ func nameOf(v monitor.View) string {
 		return "none"
 	}
 	return v.Primary.Name
-}
-
-func (d *demo) summary(context.Context) error {
-	d.say("summary")
-	for _, f := range d.figures {
-		fmt.Println("    " + f)
-	}
-	return nil
 }

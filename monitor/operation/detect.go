@@ -52,6 +52,9 @@ type Verdict struct {
 	Dead bool
 	// At is the instant from which on it may be replaced; zero where it may not.
 	At time.Duration
+	// Almost is true shortly after a primary went away whose replicas may not have
+	// noticed yet: it is worth looking again at once.
+	Almost bool
 	// Reason says so in words, with what is waited for.
 	Reason string
 }
@@ -109,6 +112,7 @@ func (d *Detector) Look(s Sight) Verdict {
 		v.Reason = fmt.Sprintf("%s is dead: it closed the connection, refuses new ones, and its replicas have lost it", p.Name)
 		return v
 	}
+	v.Almost = p.Evidence == topology.Refused && p.PeerClosed && s.Now-d.downSince < time.Second
 	v.At = d.downSince + s.Timing.FailoverAfter()
 	if p.Evidence.Reachable() {
 		// Its locks are this monitor's to release, which happens in the first tick.
