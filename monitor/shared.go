@@ -80,7 +80,7 @@ type pauseRow struct {
 }
 
 func (m *Monitor) stateTable() string {
-	if s := m.d.cfg.Policy.StateSchema; s != "-" {
+	if s := m.d.cfg.Policy.StateSchema; s != "-" && m.d.cfg.Policy.ReplicationUser != "" {
 		return "`" + s + "`.`state`"
 	}
 	return ""

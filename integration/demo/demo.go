@@ -18,21 +18,30 @@ import (
 // demo is all that the demonstration has started.
 type demo struct {
 	began    time.Time
+	cancel   context.CancelFunc
 	dir      string
 	cluster  *testdb.Cluster
 	monitors []*daemon
 	load     *load
 	// primary is the name of the primary server.
 	primary string
-	figures []string
+	figures [][2]string
+}
+
+// print writes to the standard output, and ends the demo if nobody reads it.
+func (d *demo) print(format string, args ...any) {
+	if _, err := fmt.Printf(format, args...); err != nil {
+		d.cancel()
+	}
 }
 
 func (d *demo) say(format string, args ...any) {
-	fmt.Printf("[%5.1f s] %s\n", time.Since(d.began).Seconds(), fmt.Sprintf(format, args...))
+	d.print("[%5.1f s] %s\n", time.Since(d.began).Seconds(), fmt.Sprintf(format, args...))
 }
 
-func (d *demo) figure(format string, args ...any) {
-	d.figures = append(d.figures, fmt.Sprintf(format, args...))
+// figure adds a line to the summary.
+func (d *demo) figure(what, format string, args ...any) {
+	d.figures = append(d.figures, [2]string{what + ":", fmt.Sprintf(format, args...)})
 }
 
 func (d *demo) build(ctx context.Context) error {
@@ -94,6 +103,11 @@ func (d *demo) startMonitors(ctx context.Context) error {
 		return err
 	}
 	d.say("both offer %s as the primary; %s is the primary monitor, %s the secondary", d.primary, p.name, s.name)
+	v, err := p.view(ctx)
+	if err != nil {
+		return err
+	}
+	d.say("waiting until %s has settled: it changes nothing for %v after it became the primary monitor", p.name, time.Duration(v.Monitor.Timing.SettleMS)*time.Millisecond)
 	if err := p.until(ctx, 20*time.Second, "settles", settled); err != nil {
 		return err
 	}
@@ -139,12 +153,21 @@ func (d *demo) roles(ctx context.Context) (primary, secondary *daemon, err error
 
 // show runs lockstepctl and prints what it says; it must succeed.
 func (d *demo) show(ctx context.Context, m *daemon, args ...string) error {
-	fmt.Printf("\n    $ lockstepctl %s\n", strings.Join(args, " "))
-	out, err := exec.CommandContext(ctx, filepath.Join(d.dir, "lockstepctl"), append([]string{"--server", m.url}, args...)...).CombinedOutput()
-	for line := range strings.Lines(string(out)) {
-		fmt.Println("    " + strings.TrimRight(line, " \n"))
+	return d.showSome(ctx, m, func(string) bool { return true }, args...)
+}
+
+// showSome is show for the lines that are wanted.
+func (d *demo) showSome(ctx context.Context, m *daemon, wanted func(line string) bool, args ...string) error {
+	args = append([]string{"--server", m.url}, args...)
+	d.print("\n    $ lockstepctl %s\n", strings.Join(args, " "))
+	out, err := exec.CommandContext(ctx, filepath.Join(d.dir, "lockstepctl"), args...).CombinedOutput()
+	text := strings.TrimSpace(string(out))
+	for line := range strings.Lines(text) {
+		if line = strings.TrimRight(line, " \n"); err != nil || wanted(line) {
+			d.print("    %s\n", line)
+		}
 	}
-	fmt.Println()
+	d.print("\n")
 	if err != nil {
 		return fmt.Errorf("lockstepctl %s: %w\nthe log of %s:\n%s", strings.Join(args, " "), err, m.name, m.log())
 	}
@@ -154,22 +177,22 @@ func (d *demo) show(ctx context.Context, m *daemon, args ...string) error {
 func (d *demo) summary(context.Context) error {
 	d.say("summary")
 	for _, f := range d.figures {
-		fmt.Println("    " + f)
+		d.print("    %-26s %s\n", f[0], f[1])
 	}
 	return nil
 }
 
 func (d *demo) explore() {
-	fmt.Printf("\nLeft running; Ctrl-C ends it all. To explore:\n")
+	d.print("\nLeft running; Ctrl-C ends it all. To explore:\n")
 	for _, m := range d.monitors {
-		fmt.Printf("  %s/lockstepctl --server %s explain    # %s, pid %d, log %s\n", d.dir, m.url, m.name, m.cmd.Process.Pid, m.logPath)
+		d.print("  %s/lockstepctl --server %s explain    # %s, pid %d, log %s\n", d.dir, m.url, m.name, m.cmd.Process.Pid, m.logPath)
 	}
 	for _, s := range d.cluster.Servers {
 		if s.Socket() == "" {
-			fmt.Printf("  mariadb -h %s -P %d -u %s -p%s    # %s\n", s.Host(), s.Port(), testdb.AppUser, testdb.AppPassword, s.Name())
+			d.print("  mariadb -h %s -P %d -u %s -p%s    # %s\n", s.Host(), s.Port(), testdb.AppUser, testdb.AppPassword, s.Name())
 			continue
 		}
-		fmt.Printf("  mariadb -u root -S %s    # %s\n", s.Socket(), s.Name())
+		d.print("  mariadb -u root -S %s    # %s\n", s.Socket(), s.Name())
 	}
 }
 

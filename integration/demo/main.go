@@ -19,8 +19,9 @@ import (
 func main() {
 	keep := flag.Bool("keep", false, "leave servers and monitors running until interrupted")
 	flag.Parse()
-	// With SIGPIPE a reader of the output that goes away ends the demo in order.
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	// When the reader of the output goes away, the demo ends in order: see print.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	err := run(ctx, *keep)
 	stop()
 	if err != nil {
@@ -30,7 +31,9 @@ func main() {
 }
 
 func run(ctx context.Context, keep bool) (err error) {
-	d := &demo{began: time.Now()}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	d := &demo{began: time.Now(), cancel: cancel}
 	defer func() { err = errors.Join(err, d.close()) }()
 	for _, step := range []func(context.Context) error{
 		d.build, d.startServers, d.startMonitors, d.startWriting,

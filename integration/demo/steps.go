@@ -73,7 +73,7 @@ func (d *demo) takesOver(ctx context.Context, s *daemon, within time.Duration, h
 	if err := d.load.goesOn(ctx); err != nil {
 		return 0, "", err
 	}
-	d.say("%s took over after %d ms; its /primary was without an answer for %d ms (%d polls), writes stopped for %s",
+	d.say("%s took over after %d ms; its /primary named no server for %d ms (%d polls), writes stopped for %s",
 		s.name, took.Milliseconds(), none.Milliseconds(), polls, d.load.outage(at))
 	return took, fmt.Sprintf("survivor without a primary for %d ms, writes stopped for %s", none.Milliseconds(), d.load.outage(at)), nil
 }
@@ -88,7 +88,7 @@ func (d *demo) killPrimaryMonitor(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.figure("primary monitor killed: taken over after %d ms, %s", took.Milliseconds(), without)
+	d.figure("primary monitor killed", "taken over after %d ms, %s", took.Milliseconds(), without)
 	return nil
 }
 
@@ -146,7 +146,7 @@ func (d *demo) freezePrimaryMonitor(ctx context.Context) error {
 		return err
 	}
 	d.say("it stepped down and follows %s, %d ms after the thaw", s.name, time.Since(thawed).Milliseconds())
-	d.figure("primary monitor frozen: taken over after %.1f s, %s", took.Seconds(), without)
+	d.figure("primary monitor frozen", "taken over after %.1f s, %s", took.Seconds(), without)
 	return d.show(ctx, s, "explain")
 }
 
