@@ -127,7 +127,7 @@ func lastOf(t *testing.T, m running, kind operation.Kind) operation.Record {
 			return r
 		}
 	}
-	t.Fatal(fmt.Sprintf("no %s in %+v", kind, m.Operations()))
+	t.Fatalf("no %s in %+v", kind, m.Operations())
 	return operation.Record{}
 }
 
