@@ -172,18 +172,19 @@ func freePort() (int, error) {
 		if ports.given[port] {
 			continue
 		}
+		// The claim comes first: to listen for a look at it would get in the way of
+		// whoever has it.
+		mine, err := claim(port)
+		if err != nil || !mine {
+			last = err
+			continue
+		}
+		ports.given[port] = true
 		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))) //nolint:noctx // it does not wait
 		if err != nil {
 			last = err
 			continue
 		}
-		mine, err := claim(port)
-		if err != nil || !mine {
-			last = err
-			_ = l.Close()
-			continue
-		}
-		ports.given[port] = true
 		return port, l.Close()
 	}
 	return 0, fmt.Errorf("find a free port: %w", last)
