@@ -94,9 +94,9 @@ type Config struct {
 	// Passive monitors take no lock: one that is told not to act must not keep
 	// others from acting.
 	Passive bool
-	// QuickSettle is how long a majority settles that was gained after the one
-	// before had ended all its connections: see Observation.Vacated. Zero for
-	// Timing.Settle.
+	// QuickSettle is after how long a majority may replace a primary that is known
+	// dead, and do nothing else, though it has not settled, where it was gained after
+	// the one before had let go of its own: see Observation.Vacated. Zero for never.
 	QuickSettle time.Duration
 }
 
@@ -135,7 +135,7 @@ type State struct {
 	// Attempting is true between an attempt and the recount that follows it.
 	Attempting bool
 	// Quick is the instant at which a majority was gained that the one before had
-	// let go of; zero while there is none. Votes gained by then settle quickly.
+	// let go of; zero while there is none.
 	Quick time.Duration
 	// Accepted are the tenures, by the instant at which they began, that count
 	// although they have not settled: see accept.
@@ -180,6 +180,11 @@ type Decision struct {
 	Lease time.Duration
 	// Since is when the majority was gained; zero for none.
 	Since time.Duration
+	// Quick is true for a settling monitor that may replace a primary which is known
+	// dead: see Config.QuickSettle. Whoever had the majority before has ended, or
+	// was cut off in a way that only looks so; either way it can change nothing
+	// any more, since the sessions that held its locks have ended.
+	Quick bool
 	// SettledAt is when a settling monitor becomes primary if nothing changes.
 	SettledAt time.Duration
 	// Again asks for a new observation after that time instead of a whole
@@ -258,10 +263,15 @@ func (s *State) lead(c Config, o Observation, d *Decision) {
 	d.Reason = "has the majority: " + d.Tally.String()
 	if aged >= d.Tally.Needed {
 		d.Role = Primary
-		s.accept(c, o)
+		s.accept(c, o, d.Tally.Needed)
 	} else {
 		d.Reason += fmt.Sprintf("; settling for another %v", (settled - o.Now).Round(time.Millisecond))
 		d.Again = max(settled-o.Now, time.Millisecond)
+		if at, ok := s.quick(c, o, d.Tally.Needed); ok && o.Now >= at {
+			d.Quick = true
+		} else if ok {
+			d.Again = min(d.Again, max(at-o.Now, time.Millisecond))
+		}
 	}
 	if d.Tally.Others > 0 || len(d.Take) > 0 {
 		// Stale locks of the one before go one by one: pick each up when it does.
@@ -271,16 +281,52 @@ func (s *State) lead(c Config, o Observation, d *Decision) {
 	}
 }
 
-// accept counts every vote that is held beside a settled majority as settled.
-// Another monitor that counted such a vote, x, as its own settled one would have
-// had to believe, when x was gained, in a settled majority of its own. That has a
-// vote in common with this monitor's, which has been this one's alone for longer
-// than any lease lasts.
-func (s *State) accept(c Config, o Observation) {
-	s.Accepted = map[string]time.Duration{}
+// quick returns the instant from which on a majority that is settling may replace
+// a dead primary; ok is false where it was not gained from one that had let go.
+func (s *State) quick(c Config, o Observation, needed int) (at time.Duration, ok bool) {
+	if s.Quick == 0 || c.QuickSettle <= 0 {
+		return 0, false
+	}
+	held := 0
 	for _, sv := range o.Servers {
-		if t, ok := s.Tenures[sv.Name]; ok && t.Held(o.Now, c.Timing.Lease) {
-			s.Accepted[sv.Name] = t.Since
+		if t, ok := s.Tenures[sv.Name]; ok && t.Since <= s.Quick && t.Held(o.Now, c.Timing.Lease) {
+			held += sv.Votes
+			at = max(at, t.Since+c.QuickSettle)
+		}
+	}
+	return at, held >= needed
+}
+
+// accept counts every vote x that is held beside a settled majority as settled,
+// provided that enough votes k of that majority were proved, by a query sent at a,
+// at most Settle - Lease before x was gained, at g.
+//
+// Another monitor that counted x as its own settled vote at or after g would
+// have had its last proof of x before g, so that it believed in x until g + Lease
+// at most, and in a majority of votes that it gained before
+// g + Lease - Settle <= a. One of these is such a k. This monitor held k without a
+// break from when it gained it to a, so that the other one lost k before that: by
+// then its belief in k has ended, since k is settled, or accepted, here.
+func (s *State) accept(c Config, o Observation, needed int) {
+	before := s.Accepted
+	s.Accepted = map[string]time.Duration{}
+	settled := func(name string, t locks.Tenure) bool {
+		at, ok := before[name]
+		return o.Now >= t.Since+c.Timing.Settle || (ok && at == t.Since)
+	}
+	for _, x := range o.Servers {
+		t, ok := s.Tenures[x.Name]
+		if !ok || !t.Held(o.Now, c.Timing.Lease) {
+			continue
+		}
+		fresh := 0
+		for _, k := range o.Servers {
+			if u, ok := s.Tenures[k.Name]; ok && settled(k.Name, u) && u.SentAt >= t.Since-(c.Timing.Settle-c.Timing.Lease) {
+				fresh += k.Votes
+			}
+		}
+		if settled(x.Name, t) || fresh >= needed {
+			s.Accepted[x.Name] = t.Since
 		}
 	}
 }
@@ -344,9 +390,6 @@ func (s *State) authority(c Config, o Observation, needed int) (aged int, lease,
 		settles := t.Since + c.Timing.Settle
 		if at, ok := s.Accepted[sv.Name]; ok && at == t.Since {
 			settles = t.Since
-		}
-		if t.Since <= s.Quick && c.QuickSettle > 0 {
-			settles = min(settles, t.Since+c.QuickSettle)
 		}
 		held = append(held, vote{t.SentAt + c.Timing.Lease, t.Since, settles, sv.Votes})
 		if o.Now >= settles {

@@ -80,6 +80,10 @@ const fenceLimit = 30 * time.Second
 func (m *Monitor) fenceCommand(ctx context.Context, s scene) {
 	v, f := &m.ops.verdict, &m.ops.fencing
 	argv := m.d.cfg.Policy.FenceCommand
+	if s.d.Role != election.Primary {
+		*f = fencing{} // what others have done since is not known
+		return
+	}
 	if !v.Failed || v.Dead {
 		if f.done == nil || !v.Failed {
 			*f = fencing{}

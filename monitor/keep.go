@@ -50,23 +50,31 @@ func (m *Monitor) enforce(ctx context.Context, h *hands) {
 		return
 	}
 	p := h.s.servers[primary]
+	if mv := m.shared.moving; mv.From != "" && !mv.Ended && m.ops.current == nil && p.Writable() {
+		m.noteMove(operation.Plan{From: mv.From, To: mv.To}, true) // there is a primary: nothing is left to mend
+	}
 	for name := range m.ops.writable {
 		if i := indexOf(h.s.servers, name); i < 0 || !h.s.servers[i].Writable() {
 			delete(m.ops.writable, name)
 		}
 	}
 	var calls []operation.Call
-	if (m.d.cfg.Policy.EnforceWritable || m.d.cfg.Policy.FenceOnLostMajority || m.interrupted(p.Name)) && p.ReadOnly == topology.Yes && !m.anotherWritable(h.s, primary) && topology.Ahead(h.s.servers, primary, true) == "" {
+	if (m.d.cfg.Policy.EnforceWritable || m.d.cfg.Policy.FenceOnLostMajority || m.interrupted(p.Name)) && p.ReadOnly == topology.Yes && len(h.s.graph.Follows(primary)) == 0 && !m.anotherWritable(h.s, primary) && topology.Ahead(h.s.servers, primary, true) == "" {
 		calls = append(calls, operation.Call{Server: p.Name, SQL: mariadb.SetWritable(), Limit: m.timing.Timeout})
 	}
-	if m.fences() && p.ReadOnly == topology.No {
+	if m.fences() {
+		below := h.s.graph.Below(primary, false)
 		for i, sv := range h.s.servers {
+			if p.ReadOnly != topology.No && !slices.Contains(below, i) {
+				continue // which of the two is the primary is not decided yet
+			}
 			if i == primary || !sv.Writable() || sv.Maintenance || sv.SameAs != "" || m.ops.joins[sv.Name] != nil || h.Now() < m.ops.fenceAt[sv.Name] {
 				continue
 			}
-			calls = append(calls, operation.Call{Server: sv.Name, SQL: mariadb.SetReadOnly(fenceWait), Limit: fenceWait + m.timing.Timeout, Patience: m.timing.Interval / 4})
+			calls = append(calls, operation.Call{Server: sv.Name, SQL: mariadb.SetReadOnly(fenceWait), Limit: fenceWait + m.timing.Timeout, Wait: fenceWait, Patience: m.timing.Interval / 4})
 		}
 	}
+	m.enforceSemiSync(ctx, h, primary)
 	if len(calls) == 0 {
 		return
 	}
@@ -77,9 +85,6 @@ func (m *Monitor) enforce(ctx context.Context, h *hands) {
 		name, on := calls[i].Server, calls[i].Server == p.Name
 		m.ops.fenceAt[name] = h.Now() + m.timing.Interval
 		if a.Err == nil {
-			if on && m.interrupted(name) {
-				m.noteMove(operation.Plan{From: m.shared.moving.From, To: m.shared.moving.To}, true)
-			}
 			delete(m.ops.writable, name)
 			m.log.Warn().Str("event", "read_only_enforced").Str("server", name).Bool("writable", on).Msg("read_only was set as the policy says")
 			continue
@@ -90,6 +95,31 @@ func (m *Monitor) enforce(ctx context.Context, h *hands) {
 			m.ops.writable[name] = fmt.Sprintf("%s could not be set read-only: %v%s", name, a.Err, m.waiting(ctx, h, name))
 		}
 		m.log.Warn().Str("event", "read_only_failed").Str("server", name).Bool("writable", on).AnErr("error", a.Err).Msg("read_only could not be set")
+	}
+}
+
+// enforceSemiSync turns the primary side of semi-synchronous replication off on
+// replicas: with it on, as my.cnf may have it after a restart, what a replica
+// applies waits for an acknowledgement that nobody gives. On a read-only server
+// that replicates from the primary no client's commit waits for one.
+func (m *Monitor) enforceSemiSync(ctx context.Context, h *hands, primary int) {
+	if !m.fences() || m.d.cfg.Policy.LeaveSemiSync {
+		return
+	}
+	var calls []operation.Call
+	for _, i := range h.s.graph.Below(primary, true) {
+		sv := h.s.servers[i]
+		if sv.Up() && sv.ReadOnly == topology.Yes && sv.SemiSync.PrimaryOn && !sv.Maintenance && m.ops.joins[sv.Name] == nil && len(h.s.graph.Below(i, true)) == 0 && h.Now() >= m.ops.fenceAt[sv.Name] {
+			calls = append(calls, operation.Call{Server: sv.Name, SQL: mariadb.SemiSyncPrimaryOff, Limit: m.timing.Timeout, Patience: m.timing.Interval / 4})
+		}
+	}
+	if len(calls) == 0 || h.Verify(ctx) != nil {
+		return
+	}
+	for i, a := range h.Execute(ctx, calls) {
+		m.ops.fenceAt[calls[i].Server] = h.Now() + m.timing.Settle
+		m.log.Warn().Str("event", "semi_sync_enforced").Str("server", calls[i].Server).AnErr("error", a.Err).
+			Msg("the primary side of semi-sync was turned off on a replica")
 	}
 }
 

@@ -89,7 +89,7 @@ func New(cfg Config, opts ...Option) (*Monitor, error) {
 		watchers: map[chan struct{}]struct{}{},
 		inbox:    make(chan asked, 1), stopped: make(chan struct{}),
 		ops:    newOperations(),
-		shared: shared{servers: map[string]serverRow{}, unwritten: map[string]string{}},
+		shared: shared{servers: map[string]serverRow{}, unwritten: map[string]unwritten{}},
 	}
 	for _, o := range opts {
 		o(m)
@@ -156,6 +156,22 @@ func (m *Monitor) Primary() (p Endpoint, valid time.Duration, ok bool) {
 		return Endpoint{}, 0, false
 	}
 	return *v.Primary, left, true
+}
+
+// Role returns what this monitor may do and for how long that may be believed; it
+// is election.Secondary, for no time, once the lease on its locks has run out.
+func (m *Monitor) Role() (role election.Role, valid time.Duration) {
+	v := m.view.Load()
+	if v.Monitor.Role == election.Secondary {
+		return election.Secondary, 0
+	}
+	if v.Monitor.Majority.Mode == election.None {
+		return v.Monitor.Role, m.timing.Interval
+	}
+	if left := v.lease - m.clock.Now(); left > 0 {
+		return v.Monitor.Role, left
+	}
+	return election.Secondary, 0
 }
 
 // Live reports whether the loop goes on: a tick ended within the session

@@ -20,6 +20,9 @@ type memory struct {
 	// followed is true where offered was published by another monitor, not chosen
 	// by this one.
 	followed bool
+	// promoted is the server that an operation of this monitor has made the primary
+	// under the majority that it has.
+	promoted string
 	// publisher is the connection that held the locks of the followed server.
 	publisher uint64
 	// barredUntil is when a server may be offered in the place of one that may
@@ -66,6 +69,7 @@ type scene struct {
 // monitor can name a server that would accept a write.
 func decideOffer(s scene, m memory) (offer, memory) {
 	if s.d.Role == election.Secondary {
+		m.promoted = ""
 		return follow(s, m)
 	}
 	c := topology.ChoosePrimary(s.servers, s.graph, m.chosen)
@@ -87,7 +91,7 @@ func decideOffer(s scene, m memory) (offer, memory) {
 		allowed, o.again = false, m.barredUntil-s.now
 		o.reason += fmt.Sprintf("; it is offered in %v, when no monitor offers the one before any more", o.again.Round(time.Millisecond))
 	}
-	if allowed && s.d.Role == election.Settling && c.Name != m.offered && !c.Sole {
+	if allowed && s.d.Role == election.Settling && c.Name != m.offered && c.Name != m.promoted && !c.Sole {
 		allowed = false
 		o.reason = fmt.Sprintf("%s; it is not offered before this monitor has settled", c.Reason)
 	}

@@ -77,12 +77,13 @@ func (m *Monitor) operate(ctx context.Context, fleet Fleet, s scene) (again time
 	h := &hands{m: m, fleet: fleet, s: s}
 	defer m.record()
 	defer func() { m.ops.before = slices.Clone(s.servers) }()
-	if s.d.Role != election.Primary {
+	notPrimary := func(Command) (Reply, error) {
+		return Reply{}, fmt.Errorf("%w: %s; %s", ErrNotPrimaryMonitor, s.d.Reason, primaryMonitor(s))
+	}
+	if s.d.Role != election.Primary && !s.d.Quick {
 		m.fenceReturning(fleet, s, false)
 		m.abandon(h, s)
-		m.answer(func(Command) (Reply, error) {
-			return Reply{}, fmt.Errorf("%w: %s; %s", ErrNotPrimaryMonitor, s.d.Reason, primaryMonitor(s))
-		})
+		m.answer(notPrimary)
 		m.fenceMinority(ctx, fleet, s)
 		m.readState(ctx, h)
 		m.ops.acting, m.ops.notYet = false, ""
@@ -92,12 +93,22 @@ func (m *Monitor) operate(ctx context.Context, fleet Fleet, s scene) (again time
 		m.ops.acting, m.shared.read = true, false // what others have done since counts
 	}
 	m.ops.last = h
+	if s.d.Quick {
+		// A majority that has not settled replaces a dead primary, and no more.
+		m.fenceReturning(fleet, s, false)
+		again = m.readState(ctx, h)
+		m.answer(notPrimary)
+		m.failover(ctx, h)
+		return soonest(soonest(again, m.advance(ctx, h)), m.urgent(s))
+	}
 	m.fenceReturning(fleet, s, true)
 	again = m.readState(ctx, h)
 	m.answer(func(c Command) (Reply, error) { return m.command(ctx, h, c) })
 	m.failover(ctx, h)
+	chosen := m.mem.chosen
 	again = soonest(again, m.advance(ctx, h))
-	if m.foreground() {
+	if m.foreground() || m.mem.chosen != chosen {
+		// What this tick has seen is older than the new primary.
 		return soonest(again, m.urgent(s))
 	}
 	m.enforce(ctx, h)
@@ -198,7 +209,7 @@ func (m *Monitor) failover(_ context.Context, h *hands) {
 		m.ops.notYet = m.shared.paused
 	case why != "":
 		m.ops.notYet = why
-	case !v.Failed || v.At == 0 || v.At-now > m.headStart():
+	case v.At == 0 || v.At-now > m.headStart() || (h.s.d.Quick && !v.Dead):
 		m.ops.notYet = v.Reason
 	case now < m.ops.retryAt:
 		m.ops.notYet = fmt.Sprintf("the last attempt failed; the next is in %v", (m.ops.retryAt - now).Round(time.Millisecond))
@@ -251,7 +262,7 @@ func (m *Monitor) advance(ctx context.Context, h *hands) (again time.Duration) {
 		}
 	}
 	for _, s := range m.d.servers {
-		if r := m.ops.joins[s.Name]; r != nil {
+		if r := m.ops.joins[s.Name]; r != nil && !h.s.d.Quick {
 			again = soonest(again, r.Advance(ctx, c, h))
 		}
 	}
@@ -262,7 +273,7 @@ func (m *Monitor) advance(ctx context.Context, h *hands) (again time.Duration) {
 // turn makes the server that an operation has promoted the chosen primary. The
 // operation has waited for as long as stale views of others can name the one before.
 func (m *Monitor) turn(h *hands, run *operation.Run) {
-	m.mem = memory{chosen: run.Plan.To}
+	m.mem = memory{chosen: run.Plan.To, promoted: run.Plan.To}
 	m.ops.former[run.Plan.From] = true
 	delete(m.ops.former, run.Plan.To)
 	if run.Plan.Kind == operation.Failover {
@@ -275,7 +286,7 @@ func (m *Monitor) finish(now time.Duration) {
 	pause := m.timing.Settle
 	if r := m.ops.current; r != nil && r.Ended() {
 		m.ended(r)
-		if r.Plan.Kind == operation.Switchover && r.Record.Outcome != operation.Abandoned {
+		if r.Plan.Kind == operation.Switchover && !r.Left() {
 			m.noteMove(r.Plan, true)
 		}
 		if r.Record.Outcome != operation.Done {

@@ -41,13 +41,10 @@ func (h *hands) Verify(ctx context.Context) error {
 		h.until = h.m.clock.Now() + h.m.timing.Lease
 		return nil
 	}
-	parent := ctx
-	ctx, cancel := context.WithTimeout(ctx, h.m.timing.Timeout/2)
-	defer cancel()
 	var ask []backend.Action
 	for i, s := range h.s.servers {
 		if h.s.rows[i].Answered && s.SameAs == "" && h.s.rows[i].ServerLock.State == locks.Self {
-			ask = append(ask, backend.Action{Server: s.Name, Kind: backend.Verify})
+			ask = append(ask, backend.Action{Server: s.Name, Kind: backend.Verify, Patience: h.m.timing.Timeout / 2})
 		}
 	}
 	h.sessions = map[string]uint64{}
@@ -62,7 +59,7 @@ func (h *hands) Verify(ctx context.Context) error {
 			first = o.SentAt
 		}
 	}
-	if parent.Err() != nil {
+	if ctx.Err() != nil {
 		return errors.New("the monitor is stopping")
 	}
 	if held < h.s.d.Tally.Needed {
@@ -78,9 +75,8 @@ func (h *hands) Execute(ctx context.Context, calls []operation.Call) []operation
 	out := make([]operation.Answer, len(calls))
 	var actions []backend.Action
 	var at []int
-	patience := time.Duration(0)
 	for i, c := range calls {
-		a := backend.Action{Server: c.Server, Kind: backend.Execute, SQL: c.SQL, Limit: min(c.Limit, h.m.timing.Timeout), Session: h.sessions[c.Server]}
+		a := backend.Action{Server: c.Server, Kind: backend.Execute, SQL: c.SQL, Limit: min(c.Limit, h.m.timing.Timeout+c.Wait), Session: h.sessions[c.Server]}
 		switch {
 		case c.Reads:
 			a.Kind = backend.Ask
@@ -96,14 +92,12 @@ func (h *hands) Execute(ctx context.Context, calls []operation.Call) []operation
 		if c.Aside && a.Kind == backend.Execute {
 			a.Kind, a.Limit = backend.Aside, c.Limit
 		}
+		a.Patience = cmp.Or(c.Patience, a.Limit)
 		actions, at = append(actions, a), append(at, i)
-		patience = max(patience, cmp.Or(c.Patience, a.Limit))
 	}
 	if len(actions) == 0 {
 		return out
 	}
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
 	for k, o := range h.fleet.Do(ctx, actions) {
 		out[at[k]] = operation.Answer{Known: o.Result != backend.ResultUnknown, Tables: o.Tables, Err: o.Err, Code: backend.Code(o.Err)}
 	}
@@ -113,7 +107,10 @@ func (h *hands) Execute(ctx context.Context, calls []operation.Call) []operation
 // sight is what operations know of the servers in this tick.
 func (m *Monitor) sight(s scene) operation.Cluster {
 	c := operation.Cluster{Now: s.now, Servers: s.servers, Graph: s.graph, Primary: indexOf(s.servers, m.mem.chosen)}
-	for _, sv := range s.servers {
+	for i, sv := range s.servers {
+		if r := s.rows[i]; r.ServerLock.State == locks.Other && r.ServerLock.Holder.Former {
+			c.Lingering = append(c.Lingering, sv.Name)
+		}
 		if m.ops.former[sv.Name] || sv.Name == m.shared.failover.From {
 			c.Former = append(c.Former, sv.Name)
 		}

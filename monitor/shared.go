@@ -50,9 +50,15 @@ type shared struct {
 	paused  string
 	servers map[string]serverRow
 	// unwritten are rows to write, by name.
-	unwritten map[string]string
+	unwritten map[string]unwritten
 	writeAt   time.Duration
 	problem   string
+}
+
+// unwritten is a row that this monitor has yet to write, and since when.
+type unwritten struct {
+	value string
+	at    time.Duration
 }
 
 type failoverRow struct {
@@ -103,49 +109,54 @@ func (m *Monitor) readState(ctx context.Context, h *hands) time.Duration {
 	for _, s := range h.s.servers {
 		if s.Up() && s.SameAs == "" {
 			calls = append(calls, operation.Call{Server: s.Name, Reads: true, Limit: m.timing.Timeout, Patience: m.timing.Interval / 4,
-				SQL: "SELECT name, value, TIMESTAMPDIFF(MICROSECOND, at, UTC_TIMESTAMP(6)) AS age FROM " + table + " WHERE cluster=" + text(m.cluster)})
+				SQL: "SELECT name, value, at, TIMESTAMPDIFF(MICROSECOND, at, UTC_TIMESTAMP(6)) AS age FROM " + table + " WHERE cluster=" + text(m.cluster)})
 		}
 	}
 	if len(calls) == 0 {
 		return 0
 	}
-	newest := map[string]time.Duration{}
-	values := map[string]string{}
-	problem := ""
+	newest, values, ages := map[string]string{}, map[string]string{}, map[string]time.Duration{}
+	problem, answered := "", false
 	for i, a := range h.Execute(ctx, calls) {
 		switch {
 		case a.Code == codeNoDatabase || a.Code == codeNoTable:
+			answered = true
 		case a.Code == codeDeniedTable || a.Code == codeDeniedSchema || a.Code == codeDenied:
 			problem = fmt.Sprintf("the table %s on %s may not be read: a failover by another monitor does not block this one's", table, calls[i].Server)
+			answered = true
 		case a.Err != nil || len(a.Tables) == 0:
 		default:
+			answered = true
 			for k := range a.Tables[0].Rows {
 				row := a.Tables[0].Row(k)
 				var age int64
 				if _, err := fmt.Sscan(row.String("age"), &age); err != nil {
 					continue
 				}
-				name, old := row.String("name"), time.Duration(age)*time.Microsecond
-				if was, ok := newest[name]; !ok || old < was {
-					newest[name], values[name] = old, row.String("value")
+				// By the time that the writer gave, not by the clocks of those who replicate it.
+				name, at := row.String("name"), row.String("at")
+				if was, ok := newest[name]; !ok || at > was {
+					newest[name], values[name], ages[name] = at, row.String("value"), time.Duration(age)*time.Microsecond
 				}
 			}
 		}
 	}
-	m.shared.read = true
+	m.shared.read = answered
 	if problem != "" || len(m.shared.unwritten) == 0 {
 		m.shared.problem = problem
 	}
-	m.take(values, newest, now)
+	m.take(values, ages, now)
 	return 0
 }
 
-// take puts rows into force that are not about to be overwritten.
+// take puts rows into force, but for those that are older than what this monitor
+// has yet to write.
 func (m *Monitor) take(values map[string]string, age map[string]time.Duration, now time.Duration) {
 	for name, value := range values {
-		if _, ours := m.shared.unwritten[name]; ours {
+		if ours, ok := m.shared.unwritten[name]; ok && ours.at > now-age[name] {
 			continue
 		}
+		delete(m.shared.unwritten, name)
 		var err error
 		switch server, isServer := strings.CutPrefix(name, rowServer); {
 		case name == rowFailover:
@@ -188,7 +199,7 @@ func (m *Monitor) keep(name string, value any) {
 	if err != nil {
 		panic(err) // of fixed types that can be marshalled
 	}
-	m.shared.unwritten[name] = string(b)
+	m.shared.unwritten[name] = unwritten{string(b), m.clock.Now()}
 	m.shared.writeAt = 0
 }
 
@@ -211,9 +222,9 @@ func (m *Monitor) writeState(ctx context.Context, h *hands) {
 		"CREATE DATABASE IF NOT EXISTS " + strings.TrimSuffix(table, ".`state`"),
 		"CREATE TABLE IF NOT EXISTS " + table + " (cluster VARCHAR(64), name VARCHAR(128), value TEXT, monitor VARCHAR(255), at DATETIME(6), PRIMARY KEY (cluster, name)) ENGINE=InnoDB",
 	}
-	for name, value := range m.shared.unwritten {
+	for name, row := range m.shared.unwritten {
 		statements = append(statements, fmt.Sprintf("INSERT INTO %s (cluster, name, value, monitor, at) VALUES (%s, %s, %s, %s, UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE value=VALUES(value), monitor=VALUES(monitor), at=VALUES(at)",
-			table, text(m.cluster), text(name), text(value), text(m.d.cfg.Name)))
+			table, text(m.cluster), text(name), text(row.value), text(m.d.cfg.Name)))
 	}
 	if err := h.Verify(ctx); err != nil {
 		return

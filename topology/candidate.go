@@ -68,6 +68,10 @@ func RankCandidates(servers []Server, g Graph, primary int) Ranking {
 		r.Reason = fmt.Sprintf("%s and %s each have transactions that the other lacks: promote one by hand", servers[able[most.Best[0]]].Name, servers[able[most.Best[len(most.Best)-1]]].Name)
 		return r
 	}
+	if most.ByPreference {
+		r.Reason = fmt.Sprintf("no server has all transactions of all domains (%s has the most of domain %d, the primary's): promote one by hand", servers[able[most.Best[0]]].Name, servers[primary].DomainID)
+		return r
+	}
 	backlog := func(k int) uint64 { return gtid.Backlog(progress[k].Received, progress[k].Applied) }
 	best := slices.MinFunc(most.Best, func(a, b int) int {
 		x, y := servers[able[a]], servers[able[b]]

@@ -52,18 +52,18 @@ func TestBestCandidate(t *testing.T) {
 		best       string
 		reason     string
 	}{
-		"equal: the first":                    {nil, nil, "s2", "the same"},
-		"received more":                       {nil, []func(*Server){received("0-1-101")}, "s3", "the most"},
-		"received beats applied":              {nil, []func(*Server){received("0-1-105"), at("0-1-90")}, "s3", "yet to apply 15 transactions"},
-		"received beats prefer":               {[]func(*Server){prefer}, []func(*Server){received("0-1-101")}, "s3", "the most"},
-		"prefer among equals":                 {nil, []func(*Server){prefer}, "s3", "the same"},
-		"site of the primary":                 {[]func(*Server){site("far")}, nil, "s3", "the same"},
-		"prefer beats site":                   {[]func(*Server){site("far"), prefer}, nil, "s2", "the same"},
-		"applied among equals":                {[]func(*Server){at("0-1-99"), prefer}, nil, "s3", "the most"},
-		"one only":                            {[]func(*Server){mustNot}, nil, "s3", "of 1 servers"},
-		"the domain of the primary decides":   {[]func(*Server){received("0-1-101,5-1-1")}, []func(*Server){received("0-1-100,5-1-2")}, "s2", "the most"},
-		"each lacks something, in one domain": {[]func(*Server){received("0-2-101"), at("0-2-101")}, []func(*Server){received("0-1-101"), at("0-1-101")}, "", "s2 and s3 each have transactions"},
-		"none":                                {[]func(*Server){mustNot}, []func(*Server){maintenance}, "", "no server can take the place of s1"},
+		"equal: the first":                     {nil, nil, "s2", "the same"},
+		"received more":                        {nil, []func(*Server){received("0-1-101")}, "s3", "the most"},
+		"received beats applied":               {nil, []func(*Server){received("0-1-105"), at("0-1-90")}, "s3", "yet to apply 15 transactions"},
+		"received beats prefer":                {[]func(*Server){prefer}, []func(*Server){received("0-1-101")}, "s3", "the most"},
+		"prefer among equals":                  {nil, []func(*Server){prefer}, "s3", "the same"},
+		"site of the primary":                  {[]func(*Server){site("far")}, nil, "s3", "the same"},
+		"prefer beats site":                    {[]func(*Server){site("far"), prefer}, nil, "s2", "the same"},
+		"applied among equals":                 {[]func(*Server){at("0-1-99"), prefer}, nil, "s3", "the most"},
+		"one only":                             {[]func(*Server){mustNot}, nil, "s3", "of 1 servers"},
+		"each lacks something, of two domains": {[]func(*Server){received("0-1-101,5-1-1")}, []func(*Server){received("0-1-100,5-1-2")}, "", "no server has all transactions of all domains"},
+		"each lacks something, in one domain":  {[]func(*Server){received("0-2-101"), at("0-2-101")}, []func(*Server){received("0-1-101"), at("0-1-101")}, "", "s2 and s3 each have transactions"},
+		"none":                                 {[]func(*Server){mustNot}, []func(*Server){maintenance}, "", "no server can take the place of s1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			two := append([]func(*Server){candidate, orphaned}, x.two...)

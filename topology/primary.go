@@ -96,12 +96,21 @@ func keep(servers []Server, g Graph, cur int, cands []int) Choice {
 		}
 		return stays
 	}
+	if src := g.Follows(cur); len(src) == 1 && !servers[src[0]].Up() && missing(servers, g) == src[0] {
+		return Choice{Name: servers[src[0]].Name, Reason: fmt.Sprintf("%s was the primary and replicates from %s by now, as all that answer do; %s cannot take writes: %s",
+			s.Name, servers[src[0]].Name, servers[src[0]].Name, servers[src[0]].Why())}
+	}
 	own := len(g.Below(cur, true))
+	all := slices.Clone(cands)
 	cands = slices.DeleteFunc(cands, func(c int) bool {
 		return c == cur || (len(g.Below(c, true)) <= own && !slices.Contains(g.Sources(cur), c))
 	})
 	switch len(cands) {
 	case 0:
+		if c := successor(servers, g, cur, all); c >= 0 {
+			return Choice{Name: servers[c].Name, Usable: true, Sole: sole(servers, g, c),
+				Reason: fmt.Sprintf("%s (%s) was the primary; %s is the only writable server, replicates from nobody and has all transactions", s.Name, why, servers[c].Name)}
+		}
 		return stays
 	case 1:
 		c := cands[0]
@@ -116,10 +125,33 @@ func keep(servers []Server, g Graph, cur int, cands []int) Choice {
 	return stays
 }
 
+// successor is the server that a switchover had promoted which was cut short before
+// anything replicated from it, -1 for none: the only writable one, and it has
+// every transaction that any other server has.
+func successor(servers []Server, g Graph, cur int, cands []int) int {
+	found := -1
+	for _, c := range cands {
+		if c == cur {
+			continue
+		}
+		if found >= 0 {
+			return -1
+		}
+		found = c
+	}
+	if found < 0 || len(g.Sources(found)) > 0 || servers[found].CurrentPos.IsEmpty() || Ahead(servers, found, true) != "" {
+		return -1
+	}
+	return found
+}
+
 func fresh(servers []Server, g Graph, cands []int) Choice {
 	if len(cands) == 0 {
 		if i := missing(servers, g); i >= 0 {
 			return Choice{Name: servers[i].Name, Reason: fmt.Sprintf("every server that answers replicates from %s, which cannot take writes: %s", servers[i].Name, unusable(servers, g, i))}
+		}
+		if i := idle(servers, g); i >= 0 {
+			return Choice{Name: servers[i].Name, Reason: fmt.Sprintf("%s is read-only; it replicates from nobody, %d of %d other servers replicate from it and none has more", servers[i].Name, len(g.Below(i, false)), len(servers)-1)}
 		}
 		return Choice{Reason: "no writable server: " + excuses(servers, g)}
 	}
@@ -135,7 +167,11 @@ func fresh(servers []Server, g Graph, cands []int) Choice {
 		return Choice{Reason: fmt.Sprintf("%d writable servers with %d replicas each (%s): set all but one read-only (SET GLOBAL read_only=1)", len(ties), reach(best), strings.Join(ties, ", "))}
 	}
 	for i := range servers {
-		if i != best && !slices.Contains(g.Below(best, false), i) && reach(i) > 0 && reach(i) >= reach(best) && len(g.Sources(i)) == 0 {
+		if i == best || slices.Contains(g.Below(best, false), i) || reach(i) == 0 || reach(i) < reach(best) || len(g.Sources(i)) > 0 {
+			continue
+		}
+		// A read-only one that was switched over from takes no writes any more.
+		if servers[i].ReadOnly != Yes || !servers[i].Up() || successor(servers, g, i, cands) != best {
 			return Choice{Reason: fmt.Sprintf("%s is writable, but %d servers replicate from %s, which cannot be the primary: %s",
 				servers[best].Name, reach(i), servers[i].Name, disqualified(servers, g, i))}
 		}
@@ -148,24 +184,62 @@ func fresh(servers []Server, g Graph, cands []int) Choice {
 }
 
 // missing is the server that does not answer and from which every one that does
-// replicates directly, -1 for none: the primary, though it was never seen.
+// replicates, -1 for none: the primary, though it was never seen as such.
 func missing(servers []Server, g Graph) int {
 	found, replicas := -1, 0
 	for i, s := range servers {
 		if s.SameAs != "" || !s.Up() {
 			continue
 		}
-		src := g.Sources(i)
-		if len(src) != 1 || servers[src[0]].Up() || s.ReadOnly != Yes || (found >= 0 && src[0] != found) {
+		root := i
+		for range servers {
+			if src := g.Sources(root); len(src) == 1 && servers[root].Up() {
+				root = src[0]
+			}
+		}
+		if servers[root].Up() || s.ReadOnly != Yes || (found >= 0 && root != found) {
 			return -1
 		}
-		found = src[0]
+		found = root
 		replicas++
 	}
 	if replicas == 0 || replicas < len(servers)/2 || servers[found].Promotion == MustNot {
 		return -1
 	}
 	return found
+}
+
+// idle is the read-only server that must have been the primary, though nothing may
+// write to it, -1 for none: one that replicates from nobody, and either half of all
+// servers replicate from it, or every server answers and it alone has all
+// transactions.
+func idle(servers []Server, g Graph) int {
+	var many, complete []int
+	all := true
+	for i, s := range servers {
+		switch {
+		case s.SameAs != "":
+		case !s.Up():
+			all = false
+		case s.ReadOnly != Yes && len(g.Follows(i)) == 0:
+			return -1
+		case s.ReadOnly != Yes || len(s.Replication) > 0 || !s.ReplicationKnown || s.Maintenance || s.Promotion == MustNot:
+		default:
+			if n := len(g.Below(i, false)); n > 0 && n >= len(servers)/2 && Ahead(servers, i, false) == "" {
+				many = append(many, i)
+			}
+			if !s.CurrentPos.IsEmpty() && Ahead(servers, i, true) == "" {
+				complete = append(complete, i)
+			}
+		}
+	}
+	switch {
+	case len(many) == 1:
+		return many[0]
+	case all && len(complete) == 1 && len(servers) > 1:
+		return complete[0]
+	}
+	return -1
 }
 
 // behindOthers refuses a first choice that nobody replicates from at the moment

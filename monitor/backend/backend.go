@@ -57,6 +57,9 @@ type Action struct {
 	// answer may take before the connection is cut.
 	SQL   string
 	Limit time.Duration
+	// Patience is how long Do waits for the outcome; zero, and what is longer, for
+	// the timeout.
+	Patience time.Duration
 	// Session is the connection that must carry out an Execute: the one on which
 	// the lock was verified.
 	Session uint64
@@ -214,14 +217,18 @@ func (r *round) finish() {
 }
 
 // Do carries out actions, in parallel over servers. It waits for each no longer
-// than the timeout, or than the action's Limit where that is less; an Execute
+// than the timeout, or than the action's Patience where that is less; an Execute
 // goes on after that, until its own limit, and its outcome is then unknown.
 func (f *Fleet) Do(ctx context.Context, actions []Action) []Outcome {
 	out := make([]Outcome, len(actions))
 	var wg sync.WaitGroup
 	for i, a := range actions {
 		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(ctx, f.cfg.Timing.Timeout)
+			patience := f.cfg.Timing.Timeout
+			if a.Patience > 0 {
+				patience = min(patience, a.Patience)
+			}
+			ctx, cancel := context.WithTimeout(ctx, patience)
 			defer cancel()
 			if a.Kind == Aside {
 				out[i] = f.aside(ctx, a)

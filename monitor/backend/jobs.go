@@ -33,8 +33,12 @@ func (p *prober) do(ctx context.Context, a Action) Outcome {
 	}
 	p.mu.Unlock()
 	j := job{ctx: ctx, action: a, out: make(chan Outcome, 1)}
-	if a.Kind == Execute {
+	switch a.Kind {
+	case Execute, Ask, Verify:
+		// Who asked may lose patience; the connection, with its locks, is not cut for
+		// that.
 		j.ctx = context.WithoutCancel(ctx)
+	case TakeServerLock, TakePrimaryLock, ReleasePrimaryLock, ReleaseAll, Aside:
 	}
 	select {
 	case p.jobs <- j:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -98,9 +99,6 @@ func (r *Run) sendLanes(ctx context.Context, s Servers, ready []*lane) {
 	for _, l := range ready {
 		st := l.steps[l.next]
 		if st.special != plain {
-			a := r.events(ctx, s, st)
-			l.sent = s.Now()
-			r.answered(s, l, st, a)
 			continue
 		}
 		call := st.call()
@@ -110,13 +108,25 @@ func (r *Run) sendLanes(ctx context.Context, s Servers, ready []*lane) {
 		calls = append(calls, call)
 		sent = append(sent, l)
 	}
-	if len(calls) == 0 {
-		return
+	if len(calls) > 0 {
+		answers := s.Execute(ctx, calls)
+		for i, l := range sent {
+			l.sent = s.Now()
+			r.answered(s, l, l.steps[l.next], answers[i])
+		}
 	}
-	answers := s.Execute(ctx, calls)
-	for i, l := range sent {
-		l.sent = s.Now()
-		r.answered(s, l, l.steps[l.next], answers[i])
+	// Events come last: there can be many, and no replica waits for them.
+	for _, l := range ready {
+		if !slices.Contains(sent, l) {
+			st := l.steps[l.next]
+			a := r.events(ctx, s, st)
+			l.sent = s.Now()
+			r.answered(s, l, st, a)
+		}
+		if r.lost != nil {
+			r.end(s, Abandoned, fmt.Sprintf("given up: %v; %s is the primary, what follows was not finished", r.lost, r.Plan.To))
+			return
+		}
 	}
 }
 
@@ -165,7 +175,19 @@ func (r *Run) events(ctx context.Context, s Servers, st Step) Answer {
 	}
 	var names []string
 	var problems []error
+	until := s.Now() + st.limit()
 	alter := func(e mariadb.Event, statement string) {
+		if s.Now() >= until {
+			problems = append(problems, fmt.Errorf("%s.%s: there was no time left for it", e.Schema, e.Name))
+			return
+		}
+		if r.lost == nil {
+			r.lost = s.Verify(ctx)
+		}
+		if r.lost != nil {
+			problems = append(problems, fmt.Errorf("%s.%s: %w", e.Schema, e.Name, r.lost))
+			return
+		}
 		one := s.Execute(ctx, []Call{{Server: st.Server, SQL: statement, Limit: statementLimit}})[0]
 		if one.Err != nil && one.Code != mariadb.ErrEventMissing {
 			problems = append(problems, fmt.Errorf("%s.%s: %w", e.Schema, e.Name, one.Err))

@@ -16,11 +16,8 @@ import (
 // otherwise. The zero value is ready.
 type Detector struct {
 	primary string
-	// downSince is when the first probe that failed was sent; failures counts the
-	// probes that have failed since.
+	// downSince is when the first probe that failed was sent.
 	downSince time.Duration
-	failures  int
-	counted   time.Duration
 	// deadSince is since when the evidence of death has been complete.
 	deadSince time.Duration
 	sources   map[string]reception
@@ -85,20 +82,16 @@ func (d *Detector) Look(s Sight) Verdict {
 	d.follow(s)
 	switch {
 	case p.Up():
-		d.downSince, d.deadSince, d.failures = 0, 0, 0
+		d.downSince, d.deadSince = 0, 0
 		return Verdict{Reason: p.Name + " answers"}
 	case !p.Evidence.Down() && (d.downSince == 0 || p.Evidence != topology.ShuttingDown):
-		d.downSince, d.deadSince, d.failures = 0, 0, 0
+		d.downSince, d.deadSince = 0, 0
 		return Verdict{Reason: fmt.Sprintf("%s: %s; that does not count as a failure of the server", p.Name, p.Why())}
 	case p.Maintenance:
 		return Verdict{Reason: p.Name + " is in maintenance: it is not replaced"}
 	}
 	if d.downSince == 0 {
 		d.downSince = max(p.SentAt, 1)
-	}
-	if p.DoneAt > d.counted {
-		d.counted = p.DoneAt
-		d.failures++
 	}
 	why := s.notDead()
 	if why != "" {
@@ -150,6 +143,11 @@ func (s Sight) notDead() string {
 		}
 		if link := s.linkFrom(i, s.Primary); link != nil && link.IO == "Yes" {
 			connected = append(connected, r.Name)
+		}
+	}
+	for i, r := range s.Servers {
+		if i != s.Primary && (!r.EverSeen || !r.ReplicationKnown) && r.SameAs == "" {
+			away = append(away, r.Name) // it may replicate from the primary for all that is known
 		}
 	}
 	if len(connected) > 0 {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/lockstep-ha/lockstep/topology"
+	"github.com/lockstep-ha/lockstep/topology/gtid"
 	"github.com/lockstep-ha/lockstep/topology/mariadb"
 )
 
@@ -42,8 +43,12 @@ func PlanFailover(c Cluster, p Policy, r Request) (Plan, error) {
 			return c.Servers[c.Index(plan.To)].Writable(), plan.To + " is not writable"
 		})
 		st.turn = true
-		plan.Steps = []Step{st}
+		plan.Steps = append(pl.waitForLocks(from, r), st)
 		return pl.finishFailover(plan, k, i, from)
+	}
+	if i := pl.promotedAlready(); i >= 0 {
+		k.refuse("promoted_already", "name "+c.Servers[i].Name+", or set it read-only first", "%s was promoted already: it is writable and has all transactions", c.Servers[i].Name)
+		return Plan{}, k.err()
 	}
 	ranking := topology.RankCandidates(c.Servers, c.Graph, c.Primary)
 	plan.To, plan.Reason = ranking.Best, ranking.Reason
@@ -74,22 +79,27 @@ func PlanFailover(c Cluster, p Policy, r Request) (Plan, error) {
 	}
 	if from.Evidence.Reachable() {
 		// It answers: what it still accepts must not be acknowledged.
-		ro := step("set read-only", from.Name, readOnlyWait+statementLimit, "no ordinary account writes to "+from.Name, mariadb.SetReadOnly(readOnlyWait))
+		ro := readOnlyStep(from.Name)
 		ro.soft, ro.undo = true, mariadb.SetWritable()
 		ro.Undo = ro.undo
 		plan.Steps = append(plan.Steps, ro, Step{Name: "end client connections", Server: from.Name, LimitMS: statementLimit.Milliseconds(), special: killClients, soft: true,
 			Statement: "KILL SOFT CONNECTION for each connection of a client", After: "what clients have begun on " + from.Name + " is not committed later"})
 	}
 	if p.RelayLog != RelayLogProceed || backlog == 0 {
-		plan.Steps = append(plan.Steps, pl.drain(to, from, link, p, r)...)
+		plan.Steps = append(plan.Steps, pl.drain(to, from, link, p, r, k.lossy)...)
+	} else {
+		plan.Steps = append(plan.Steps, pl.waitForLocks(from, r)...)
 	}
-	plan.Steps = append(plan.Steps, pl.promotion(to, from, link.Name))
+	promote := pl.promotion(to, from, link.Name)
+	promote.undo = mariadb.SetReadOnly(readOnlyWait)
+	promote.Undo = promote.undo
+	plan.Steps = append(plan.Steps, promote)
 	return pl.finishFailover(plan, k, i, from)
 }
 
 // drain are the steps after which a candidate has applied all that it received
-// and receives no more.
-func (pl planner) drain(to, from topology.Server, link *topology.Replication, p Policy, r Request) []Step {
+// and receives no more. lossy leaves out the comparison with other replicas.
+func (pl planner) drain(to, from topology.Server, link *topology.Replication, p Policy, r Request, lossy bool) []Step {
 	var out []Step
 	if to.SemiSync.PrimaryOn && !p.LeaveSemiSync {
 		out = append(out, step("semi-sync primary side off", to.Name, statementLimit, "its SQL thread waits for no acknowledgement", mariadb.SemiSyncPrimaryOff))
@@ -99,15 +109,23 @@ func (pl planner) drain(to, from topology.Server, link *topology.Replication, p 
 	}
 	out = append(out, waitStep("apply relay log", to.Name, "all that it has received is applied (Gtid_IO_Pos = gtid_slave_pos)", p.FailoverTimeout, "its relay log is empty", drained(to.Name, from.Name)))
 	out = append(out, pl.stopReceiving(to, from, link)...)
-	if r.NotBefore > pl.c.Now {
-		out = append(out, waitStep("wait for the locks", from.Name, "its locks are gone, and everybody has noticed", r.NotBefore-pl.c.Now+statementLimit,
-			"no other monitor names it as the primary", func(c Cluster, _ time.Duration) (bool, string) {
-				return c.Now >= r.NotBefore, fmt.Sprintf("%v are left", r.NotBefore-c.Now)
-			}))
+	out = append(out, pl.waitForLocks(from, r)...)
+	if !lossy {
+		out = append(out, waitStep("nobody has more", to.Name, "no other replica that answers has received more", statementLimit, "it is still the most advanced", mostAdvanced(to.Name, from.Name)))
 	}
-	return append(out,
-		waitStep("nobody has more", to.Name, "no other replica that answers has received more", statementLimit, "it is still the most advanced", mostAdvanced(to.Name, from.Name)),
-		waitStep("apply the rest", to.Name, "all that it has received is applied, as seen after that", p.FailoverTimeout, "nothing that it has received is lost", drained(to.Name, from.Name)))
+	return append(out, waitStep("apply the rest", to.Name, "all that it has received is applied, as seen after that", p.FailoverTimeout, "nothing that it has received is lost", drained(to.Name, from.Name)))
+}
+
+// waitForLocks is the step before which nothing is promoted, where there is
+// something to wait for.
+func (pl planner) waitForLocks(from topology.Server, r Request) []Step {
+	if r.NotBefore <= pl.c.Now {
+		return nil
+	}
+	return []Step{waitStep("wait for the locks", from.Name, "its locks are gone, and everybody has noticed", r.NotBefore-pl.c.Now+statementLimit,
+		"no other monitor names it as the primary", func(c Cluster, _ time.Duration) (bool, string) {
+			return c.Now >= r.NotBefore, fmt.Sprintf("%v are left", r.NotBefore-c.Now)
+		})}
 }
 
 // stopReceiving are the steps after which a candidate receives nothing more. Where
@@ -173,8 +191,15 @@ func (pl planner) promotedAlready() int {
 		for _, r := range s.Replication {
 			running = running || r.IO != "No" || r.SQL != "No"
 		}
-		if running || !s.ReplicationKnown || topology.Ahead(pl.c.Servers, i, true) != "" {
+		if running || !s.ReplicationKnown || s.CurrentPos.IsEmpty() || topology.Ahead(pl.c.Servers, i, true) != "" {
 			continue
+		}
+		known := false
+		for _, j := range pl.c.Graph.Replicas(pl.c.Primary, false) {
+			known = known || (j != i && behind(pl.c, i, j))
+		}
+		if known {
+			continue // it lacks what a replica had that does not answer now
 		}
 		if found >= 0 {
 			return -1
@@ -194,6 +219,8 @@ func (pl planner) named(k *checks, ranking topology.Ranking, name string) {
 		switch {
 		case cand.Rejected == "" && ranking.Best != "" && behind(pl.c, i, pl.c.Index(ranking.Best)):
 			k.doubt("behind", "name "+ranking.Best+", or override", "%s has received less than %s: promoting it loses transactions", name, ranking.Best)
+		case cand.Rejected == "" && ranking.Best == "":
+			k.doubt("diverged", "override, and lose what only others have", "%s: promoting %s loses transactions", ranking.Reason, name)
 		case cand.Rejected != "" && !pl.c.Servers[i].Up():
 			k.refuse("target_down", "", "%s cannot be promoted: %s", name, cand.Rejected)
 		case cand.Rejected != "":
@@ -204,18 +231,22 @@ func (pl planner) named(k *checks, ranking topology.Ranking, name string) {
 	k.refuse("no_such_server", "name one of the replicas", "%s is not a server that could be promoted", name)
 }
 
-// behind reports whether server i lacks something that server j has received.
+// behind reports whether server i lacks something that server j has received or
+// applied.
 func behind(c Cluster, i, j int) bool {
 	link := c.linkFrom(j, c.Primary)
 	if link == nil {
 		return false
 	}
 	mine := c.linkFrom(i, c.Primary)
-	for id := range link.Received.All() {
+	for id := range (gtid.Progress{Received: link.Received, Applied: c.Servers[j].SlavePos}).Have().All() {
 		if mine != nil {
-			if got, ok := mine.Received.Get(id.Domain); ok && got.Seq >= id.Seq {
+			if got, ok := mine.Received.Get(id.Domain); ok && (got.Seq > id.Seq || got == id) {
 				continue
 			}
+		}
+		if cur, ok := c.Servers[i].CurrentPos.Get(id.Domain); ok && cur == id {
+			continue
 		}
 		if !c.Servers[i].BinlogState.Contains(id) {
 			return true
@@ -224,11 +255,18 @@ func behind(c Cluster, i, j int) bool {
 	return false
 }
 
-// knownMore refuses while a replica that does not answer was seen to have more.
+// knownMore refuses while a replica that cannot be promoted, or does not answer,
+// has more.
 func (pl planner) knownMore(k *checks, to int, from topology.Server) {
 	for _, j := range pl.c.Graph.Replicas(pl.c.Primary, false) {
 		s := pl.c.Servers[j]
-		if j == to || s.Up() || s.SameAs != "" || !behind(pl.c, to, j) {
+		if j == to || s.SameAs != "" || !behind(pl.c, to, j) {
+			continue
+		}
+		if s.Up() {
+			if !k.lossy && k.refusals == nil {
+				k.doubt("replica_ahead", "override, and lose what only it has", "%s has received more from %s than %s has, and cannot be promoted itself", s.Name, from.Name, pl.c.Servers[to].Name)
+			}
 			continue
 		}
 		k.doubt("replica_ahead_down", fmt.Sprintf("bring %s back, or override and lose what only it has", s.Name),

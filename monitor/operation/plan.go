@@ -2,6 +2,7 @@ package operation
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,6 +30,9 @@ type Cluster struct {
 	Primary int
 	// Former are servers that were the primary before.
 	Former []string
+	// Lingering are servers on which a former connection of this monitor still holds
+	// locks: what was sent on it may still be carried out.
+	Lingering []string
 }
 
 // Index returns the index of a server, -1 for none of that name.
@@ -82,6 +86,8 @@ type Step struct {
 	After string `json:"after"`
 
 	sql, undo string
+	// waits is how long the server itself may wait before it carries the step out.
+	waits time.Duration
 	// wait is the condition of a step that only looks; why says what is missing.
 	wait func(c Cluster, since time.Duration) (ok bool, why string)
 	// seen tells, after an answer was lost or a statement was refused half-way,
@@ -142,6 +148,8 @@ type checks struct {
 	force     bool
 	refusals  []Refusal
 	overrides []string
+	// lossy is set where a person has chosen a server though others have more.
+	lossy bool
 }
 
 func (k *checks) refuse(code, remedy, format string, args ...any) {
@@ -153,6 +161,7 @@ func (k *checks) doubt(code, remedy, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if k.force {
 		k.overrides = append(k.overrides, text)
+		k.lossy = k.lossy || slices.Contains([]string{"behind", "diverged", "replica_ahead", "replica_ahead_down"}, code)
 		return
 	}
 	k.refusals = append(k.refusals, Refusal{Code: code, Text: text, Remedy: remedy, Force: true})

@@ -7,7 +7,6 @@ import (
 
 	"github.com/lockstep-ha/lockstep/topology"
 	"github.com/lockstep-ha/lockstep/topology/gtid"
-	"github.com/lockstep-ha/lockstep/topology/mariadb"
 )
 
 // History is what a rejoin has to know of the primary beyond a probe.
@@ -31,6 +30,9 @@ func Stray(c Cluster, i int) (reason string, lasting bool) {
 		return s.Name + " replicates from nobody", false
 	}
 	sources := c.Graph.Sources(i)
+	if l := s.Replication[0]; len(s.Replication) == 1 && len(sources) == 1 && sources[0] == c.Primary && l.IO == "No" && l.SQL == "Yes" && l.IOErrno == 0 {
+		return s.Name + " receives nothing: its IO thread was stopped, as a failover that was cut short leaves it", true
+	}
 	if len(s.Replication) != 1 || len(sources) != 1 || sources[0] == c.Primary {
 		return "", false // several sources, or one outside the cluster: on purpose, as far as can be known
 	}
@@ -87,8 +89,8 @@ func PlanRejoin(c Cluster, p Policy, r Request, h History) (Plan, error) {
 	connection, fresh := "", len(s.Replication) == 0
 	if len(s.Replication) == 1 {
 		connection = s.Replication[0].Name
-		if sources := c.Graph.Sources(i); !r.Force && len(sources) == 1 && sources[0] == c.Primary && s.Replication[0].Running() {
-			k.refuse("already_joined", "", "%s replicates from %s already", s.Name, primary.Name)
+		if sources := c.Graph.Sources(i); len(sources) == 1 && sources[0] == c.Primary && s.Replication[0].Running() {
+			k.doubt("already_joined", "", "%s replicates from %s already", s.Name, primary.Name)
 		}
 	}
 	checkHistory(k, s, primary, h)
@@ -98,14 +100,17 @@ func PlanRejoin(c Cluster, p Policy, r Request, h History) (Plan, error) {
 	plan := Plan{Kind: Rejoin, To: s.Name, Overrides: k.overrides}
 	plan.Reason, _ = Stray(c, i)
 	if s.ReadOnly != topology.Yes {
-		ro := step("set read-only", s.Name, readOnlyWait+statementLimit, "no ordinary account writes to "+s.Name, mariadb.SetReadOnly(readOnlyWait))
+		ro := readOnlyStep(s.Name)
 		ro.seen = func(s topology.Server) bool { return s.ReadOnly == topology.Yes }
 		plan.Steps = append(plan.Steps, ro)
 	}
 	if fresh {
 		plan.Steps = append(plan.Steps, pl.afterDemotion(s)...)
 	}
-	join, err := pl.repoint(i, connection, primary, !s.SlavePos.Equal(s.CurrentPos), pl.demotedSemiSync(s)...)
+	// A server that could be written to since it was looked at may have more of its
+	// own by now: that must be part of what it asks the primary for.
+	demote := !s.SlavePos.Equal(s.CurrentPos) || s.ReadOnly != topology.Yes
+	join, err := pl.repoint(i, connection, primary, demote, pl.demotedSemiSync(s)...)
 	if err != nil {
 		return Plan{}, err
 	}

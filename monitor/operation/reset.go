@@ -48,7 +48,7 @@ func PlanReset(c Cluster, p Policy, r Request) (Plan, error) {
 		if s.SameAs != "" || !s.Up() || s.ReadOnly == topology.Yes {
 			continue
 		}
-		ro := step("set read-only", s.Name, readOnlyWait+statementLimit, "no ordinary account writes to "+s.Name, mariadb.SetReadOnly(readOnlyWait))
+		ro := readOnlyStep(s.Name)
 		ro.seen = func(s topology.Server) bool { return s.ReadOnly == topology.Yes }
 		if s.Name == to.Name || s.Name == plan.From {
 			ro.undo = mariadb.SetWritable()

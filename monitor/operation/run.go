@@ -33,6 +33,9 @@ type Call struct {
 	// Aside is set for statements that may take longer than a lease lasts: they get a
 	// connection of their own.
 	Aside bool
+	// Wait is how long the server itself may wait before it carries out the
+	// statement: the answer may take that much longer.
+	Wait time.Duration
 	// Patience is how long to wait for the answer where that is less than Limit; the
 	// statement goes on.
 	Patience time.Duration
@@ -110,6 +113,8 @@ type Run struct {
 	cancelled bool
 	done      []int // indexes of steps with an undo that were carried out
 	kills     int
+	left      bool            // something could not be undone
+	lost      error           // the verification that failed between the statements of one step
 	enabled   []mariadb.Event // events that were enabled on the former primary; nil where not known
 	steps     map[string]int  // index in Record.Steps of a step under way
 }
@@ -136,6 +141,10 @@ func Start(id string, plan Plan, p Policy, r Request, s Servers) *Run {
 	return run
 }
 
+// Left reports whether something that was done could not be taken back, so that
+// From may be read-only still.
+func (r *Run) Left() bool { return r.left || (r.Record.Outcome == Abandoned && !r.turned) }
+
 // Turned reports whether To is the primary now.
 func (r *Run) Turned() bool { return r.turned }
 
@@ -161,11 +170,13 @@ const poll = 5 * time.Millisecond
 func (r *Run) Advance(ctx context.Context, c Cluster, s Servers) time.Duration {
 	turned := r.turned
 	for !r.Ended() && r.next < len(r.Plan.Steps) {
-		if from, ok := c.server(r.Plan.From); ok && r.Plan.Kind == Failover && r.Record.Automatic && from.Up() {
+		// A promotion that may have had its effect is not stopped.
+		promoting := r.unsure && r.Plan.Steps[r.next].turn
+		if from, ok := c.server(r.Plan.From); ok && !promoting && r.Plan.Kind == Failover && r.Record.Automatic && from.Up() {
 			r.fail(ctx, s, Cancelled, from.Name+" answers again")
 			return poll
 		}
-		if r.cancelled {
+		if r.cancelled && !promoting {
 			r.fail(ctx, s, Cancelled, "cancelled by a person before the step "+r.Plan.Steps[r.next].Name)
 			return poll
 		}
@@ -177,7 +188,7 @@ func (r *Run) Advance(ctx context.Context, c Cluster, s Servers) time.Duration {
 		return poll // the new primary is published before anything else is done
 	}
 	again := r.background(ctx, c, s)
-	if again == 0 {
+	if again == 0 && !r.Ended() {
 		r.end(s, Done, "")
 	}
 	return again
@@ -216,7 +227,7 @@ func (r *Run) foreground(ctx context.Context, c Cluster, s Servers) bool {
 		why = reason
 	case r.unsure:
 		server, _ := c.server(st.Server)
-		if server.Up() && server.SentAt >= r.sent && (!st.aside || st.seen(server) || late) {
+		if server.Up() && server.SentAt >= r.sent && (st.seen == nil || st.seen(server) || late || (!st.aside && !slices.Contains(c.Lingering, st.Server))) {
 			if st.seen != nil && st.seen(server) {
 				r.unsure = false
 				r.passed(s, st, "it was seen to have had its effect, though: "+r.problem)
@@ -262,6 +273,10 @@ func (r *Run) send(ctx context.Context, s Servers, st Step) bool {
 	}
 	r.sent = s.Now()
 	switch {
+	case r.lost != nil:
+		r.noteEnd(s, st, Failed, r.lost.Error())
+		r.end(s, Abandoned, fmt.Sprintf("given up at the step %s on %s: %v; what was done stays done: %s", st.Name, st.Server, r.lost, r.state()))
+		return false
 	case a.Err == nil:
 		r.passed(s, st, "")
 		return true
@@ -293,7 +308,7 @@ func (r *Run) send(ctx context.Context, s Servers, st Step) bool {
 
 // call is what a step that is a plain statement sends.
 func (s Step) call() Call {
-	c := Call{Server: s.Server, SQL: s.sql, Limit: s.limit(), Aside: s.aside}
+	c := Call{Server: s.Server, SQL: s.sql, Limit: s.limit(), Aside: s.aside, Wait: s.waits}
 	if s.aside {
 		c.Patience = backgroundPatience
 	}
@@ -324,27 +339,39 @@ func (r *Run) fail(ctx context.Context, s Servers, outcome, detail string) {
 		r.end(s, outcome, detail+"; "+r.state())
 		return
 	}
-	undone := []string{}
+	undone, failed := []string{}, []string{}
 	for _, i := range slices.Backward(r.done) {
 		st := r.Plan.Steps[i]
 		back := Step{Name: "undo " + st.Name, Server: st.Server, Statement: st.Undo}
 		r.note(s, back)
 		err := s.Verify(ctx)
-		if err == nil {
+		verified := err == nil
+		if verified {
 			err = r.takeBack(ctx, s, st)
 		}
 		if err != nil {
 			r.noteEnd(s, back, Failed, err.Error())
-			r.end(s, outcome, fmt.Sprintf("%s; undoing %q on %s failed: %v; do it by hand: %s", detail, st.Name, st.Server, err, st.Undo))
-			return
+			failed = append(failed, fmt.Sprintf("undoing %q on %s failed: %v (%s)", st.Name, st.Server, err, st.Undo))
+			if !verified || st.turn {
+				break // where To may be writable, From is not made so
+			}
+			continue
 		}
 		r.noteEnd(s, back, Done, "")
 		undone = append(undone, st.Name+" on "+st.Server)
 	}
+	if len(undone) > 0 {
+		detail += "; undone: " + strings.Join(undone, ", ")
+	}
+	if len(failed) > 0 {
+		r.left = true
+		r.end(s, outcome, detail+"; "+strings.Join(failed, "; "))
+		return
+	}
 	if outcome == Failed {
 		outcome = Undone
 	}
-	r.end(s, outcome, detail+"; undone: "+strings.Join(undone, ", "))
+	r.end(s, outcome, detail)
 }
 
 func (r *Run) takeBack(ctx context.Context, s Servers, st Step) error {
@@ -359,7 +386,7 @@ func (r *Run) takeBack(ctx context.Context, s Servers, st Step) error {
 	if sql == "" {
 		return nil
 	}
-	return s.Execute(ctx, []Call{{Server: st.Server, SQL: sql, Limit: statementLimit}})[0].Err
+	return s.Execute(ctx, []Call{{Server: st.Server, SQL: sql, Limit: readOnlyWait + statementLimit, Wait: readOnlyWait}})[0].Err
 }
 
 // state says what has been done so far.

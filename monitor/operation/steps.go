@@ -47,6 +47,13 @@ func (c Cluster) linkFrom(i, source int) *topology.Replication {
 	return topology.LinkTo(c.Servers, c.Graph, source, i)
 }
 
+// readOnlyStep sets a server read-only.
+func readOnlyStep(server string) Step {
+	ro := step("set read-only", server, readOnlyWait+statementLimit, "no ordinary account writes to "+server, mariadb.SetReadOnly(readOnlyWait))
+	ro.waits = readOnlyWait
+	return ro
+}
+
 // drained waits until a server has applied all that it has received from a
 // source, as seen after the step began.
 func drained(server, source string) func(Cluster, time.Duration) (bool, string) {

@@ -32,6 +32,11 @@ func PlanSwitchover(c Cluster, p Policy, r Request) (Plan, error) {
 		k.refuse("no_binlog", "", "the primary %s has no binary log", from.Name)
 	}
 	if ext := c.Graph.External[c.Primary]; len(ext) > 0 {
+		for _, l := range from.Replication {
+			if l.Name == "" {
+				k.refuse("external_default", "give it a name (CHANGE MASTER 'name' TO ...)", "the default replication connection of %s leads to %s, outside the cluster: it is the one with which it is to follow the new primary", from.Name, l.Address())
+			}
+		}
 		k.doubt("external_source", "the connection is left as it is: move it by hand", "the primary %s replicates from %s, outside the cluster", from.Name, strings.Join(ext, ", "))
 	}
 	ranking := topology.RankCandidates(c.Servers, c.Graph, c.Primary)
@@ -59,7 +64,7 @@ func PlanSwitchover(c Cluster, p Policy, r Request) (Plan, error) {
 		k.refuse("not_a_replica", "", "%s does not replicate from %s", to.Name, from.Name)
 		return Plan{}, k.err()
 	case link.IO != "Yes":
-		k.refuse("not_receiving", "mend its replication first", "%s receives nothing from %s: IO thread %s %s", to.Name, from.Name, link.IO, link.IOError)
+		k.refuse("not_receiving", "mend its replication first", "%s receives nothing from %s: IO thread %s %q", to.Name, from.Name, link.IO, link.IOError)
 	case link.SecondsBehind == topology.Yes && time.Duration(link.Seconds)*time.Second > p.SwitchoverTimeout:
 		k.refuse("lagging", "wait until it has caught up, or raise switchover_timeout", "%s is %d s behind, and switchover_timeout is %v", to.Name, link.Seconds, p.SwitchoverTimeout)
 	}
@@ -71,7 +76,7 @@ func PlanSwitchover(c Cluster, p Policy, r Request) (Plan, error) {
 	if link.SQL != "Yes" {
 		plan.Steps = append(plan.Steps, step("start applying", to.Name, statementLimit, "its SQL thread runs", mariadb.StartApplying(link.Name)))
 	}
-	ro := step("set read-only", from.Name, readOnlyWait+statementLimit, "no ordinary account writes to "+from.Name, mariadb.SetReadOnly(readOnlyWait))
+	ro := readOnlyStep(from.Name)
 	ro.undo = mariadb.SetWritable()
 	ro.Undo = ro.undo
 	ro.seen = func(s topology.Server) bool { return s.ReadOnly == topology.Yes }
@@ -93,7 +98,7 @@ func PlanSwitchover(c Cluster, p Policy, r Request) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	promote.undo = mariadb.StopReplica(link.Name) + ";" + back + ";" + mariadb.StartReplica(link.Name)
+	promote.undo = mariadb.SetReadOnly(readOnlyWait) + ";" + mariadb.StopReplica(link.Name) + ";" + back + ";" + mariadb.StartReplica(link.Name)
 	promote.Undo = "replicate from " + from.Name + " again"
 	plan.Steps = append(plan.Steps, promote)
 
