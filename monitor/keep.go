@@ -59,14 +59,14 @@ func (m *Monitor) enforce(ctx context.Context, h *hands) {
 		}
 	}
 	var calls []operation.Call
-	if (m.d.cfg.Policy.EnforceWritable || m.d.cfg.Policy.FenceOnLostMajority || m.interrupted(p.Name)) && p.ReadOnly == topology.Yes && len(h.s.graph.Follows(primary)) == 0 && !m.anotherWritable(h.s, primary) && topology.Ahead(h.s.servers, primary, true) == "" {
+	if (m.d.cfg.Policy.EnforceWritable || m.d.cfg.Policy.FenceOnLostMajority || m.interrupted(p.Name)) && p.ReadOnly == topology.Yes && len(h.s.graph.Follows(primary)) == 0 && !m.anotherWritable(h.s, primary) && topology.Overtaken(h.s.servers, primary) == "" {
 		calls = append(calls, operation.Call{Server: p.Name, SQL: mariadb.SetWritable(), Limit: m.timing.Timeout})
 	}
 	if m.fences() {
 		below := h.s.graph.Below(primary, false)
 		for i, sv := range h.s.servers {
-			if p.ReadOnly != topology.No && !slices.Contains(below, i) {
-				continue // which of the two is the primary is not decided yet
+			if p.ReadOnly != topology.No && !slices.Contains(below, i) && !topology.HasAll(h.s.servers, primary, i) {
+				continue // which of the two is to be the primary is for a person to say
 			}
 			if i == primary || !sv.Writable() || sv.Maintenance || sv.SameAs != "" || m.ops.joins[sv.Name] != nil || h.Now() < m.ops.fenceAt[sv.Name] {
 				continue

@@ -20,6 +20,10 @@ type memory struct {
 	// followed is true where offered was published by another monitor, not chosen
 	// by this one.
 	followed bool
+	// offeredAt is when the chosen server was offered last, led is true while this
+	// monitor has the majority.
+	offeredAt time.Duration
+	led       bool
 	// promoted is the server that an operation of this monitor has made the primary
 	// under the majority that it has.
 	promoted string
@@ -69,10 +73,21 @@ type scene struct {
 // monitor can name a server that would accept a write.
 func decideOffer(s scene, m memory) (offer, memory) {
 	if s.d.Role == election.Secondary {
-		m.promoted = ""
-		return follow(s, m)
+		m.promoted, m.led = "", false
+		o, m := follow(s, m)
+		if o.name != "" {
+			m.offeredAt = s.now
+		}
+		return o, m
 	}
 	c := topology.ChoosePrimary(s.servers, s.graph, m.chosen)
+	if !m.led && s.now-m.offeredAt > s.timing.Notice {
+		// What this monitor remembers is old: others may have moved the primary since.
+		if anew := topology.ChoosePrimary(s.servers, s.graph, ""); anew.Usable {
+			c = anew
+		}
+	}
+	m.led = true
 	m.restarted(s, c.Name)
 	if i := indexOf(s.servers, m.chosen); i >= 0 && c.Name != m.chosen && (!s.servers[i].Up() || s.servers[i].ReadOnly != topology.Yes) {
 		m.barredUntil = s.now + s.timing.Notice
@@ -126,7 +141,7 @@ func decideOffer(s scene, m memory) (offer, memory) {
 			return o, m
 		}
 	}
-	o.name, m.offered = c.Name, c.Name
+	o.name, m.offered, m.offeredAt = c.Name, c.Name, s.now
 	return o, m
 }
 
@@ -169,8 +184,9 @@ func (m *memory) restarted(s scene, choice string) {
 }
 
 // follow accepts the published primary of another monitor: server lock and
-// primary lock on it have the same trusted holder, which is not this monitor,
-// and it is writable. It is believed for a lease after it was seen.
+// primary lock on it have the same trusted holder, which is not this monitor and
+// may have the majority for all that is seen of the other locks, and it is
+// writable. It is believed for a lease after it was seen.
 func follow(s scene, m memory) (offer, memory) {
 	var o offer
 	var found []int
@@ -181,6 +197,8 @@ func follow(s scene, m memory) (offer, memory) {
 			o.unpublish = append(o.unpublish, sv.Name)
 		}
 		switch {
+		case r.Published() && noMajority(s.d.Tally):
+			why = append(why, fmt.Sprintf("%s carries the primary lock of %s, which cannot have the majority: %d of %d votes are free", sv.Name, r.PrimaryLock.Holder, s.d.Tally.Free, s.d.Tally.Total))
 		case r.Published() && sv.Writable():
 			found = append(found, i)
 		case r.Published():
@@ -226,6 +244,13 @@ func follow(s scene, m memory) (offer, memory) {
 		o.again = max((s.now-m.vanished)/2, 20*time.Millisecond)
 	}
 	return o, m
+}
+
+// noMajority reports whether nobody but this monitor can have the majority, since so
+// many locks are seen to be free. A primary lock that is seen all the same is
+// stale: its server stood still, say, while its holder was replaced.
+func noMajority(t election.Tally) bool {
+	return t.Mode == election.MajorityOfAll && t.Free+t.Held > t.Total-t.Needed
 }
 
 // handover is how long a secondary goes on offering a writable server whose

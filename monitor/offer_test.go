@@ -69,7 +69,7 @@ func TestPrimaryPublishesThenOffers(t *testing.T) {
 	require.Equal(t, "s1", o.publish)
 	require.Empty(t, o.unpublish)
 	require.Equal(t, "s1", o.name, "on condition that the lock is got")
-	require.Equal(t, memory{chosen: "s1", offered: "s1"}, m)
+	require.Equal(t, memory{chosen: "s1", offered: "s1", offeredAt: offerNow, led: true}, m)
 	require.Equal(t, st.d.Lease, o.deadline)
 
 	st.rows[0].PrimaryLock.State = locks.Self
@@ -199,7 +199,7 @@ func TestSecondaryFollows(t *testing.T) {
 	require.Equal(t, st.servers[0].SentAt+st.timing.Lease, o.deadline)
 	require.Empty(t, o.publish)
 	require.Zero(t, o.again)
-	require.Equal(t, memory{chosen: "s1", offered: "s1", followed: true, publisher: 9}, m)
+	require.Equal(t, memory{chosen: "s1", offered: "s1", offeredAt: offerNow, followed: true, publisher: 9}, m)
 	require.Contains(t, o.reason, "connection 9")
 	// It follows what is published, whatever it would choose itself.
 	st = newStage(t, election.Secondary).publishedOn(1, true)
@@ -292,7 +292,7 @@ func TestVanishedPublicationIsLookedForOften(t *testing.T) {
 	require.Equal(t, 20*time.Millisecond, o.again)
 	require.Equal(t, "s1", o.name)
 	require.Equal(t, offerNow+handover, o.deadline)
-	require.Equal(t, memory{chosen: "s1", offered: "s1", followed: true, vanished: offerNow}, m)
+	require.Equal(t, memory{chosen: "s1", offered: "s1", followed: true, offeredAt: offerNow, vanished: offerNow}, m)
 	for name, spoil := range map[string]func(*stage){
 		"read-only":    func(st *stage) { st.servers[0].ReadOnly = topology.Yes },
 		"down":         func(st *stage) { st.servers[0].Evidence = topology.Refused },
@@ -348,4 +348,36 @@ func TestLockGivenUpOnPurposeIsNoHandover(t *testing.T) {
 	require.Empty(t, o.name)
 	o, _ = st.decide(memory{chosen: "s1", offered: "s1", followed: true, publisher: 8})
 	require.Equal(t, "s1", o.name)
+}
+
+// TestOldMemoryYields: a monitor that was cut off for long does not go on with the
+// primary that it remembers when it gains the majority, if another has taken its
+// place meanwhile; one that has looked all the time does.
+func TestOldMemoryYields(t *testing.T) {
+	t.Parallel()
+	st := newStage(t, election.Settling)
+	st.servers[1].ReadOnly, st.servers[1].Replication = topology.No, nil
+	st.servers[2].Replication[0].Host, st.servers[2].Replication[0].SourceServerID = "10.0.0.2", 2
+	_, m := st.decide(memory{chosen: "s1", offeredAt: offerNow - st.timing.Notice - 1})
+	require.Equal(t, "s2", m.chosen)
+	_, m = st.decide(memory{chosen: "s1", offeredAt: offerNow - st.timing.Notice})
+	require.Equal(t, "s1", m.chosen)
+	_, m = st.decide(memory{chosen: "s1", led: true})
+	require.Equal(t, "s1", m.chosen)
+}
+
+func TestStalePublicationIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	st := newStage(t, election.Secondary)
+	st.publishedOn(0, true)
+	st.d.Tally = election.Tally{Mode: election.MajorityOfAll, Needed: 2, Total: 3, Free: 1, Others: 2}
+	o, _ := st.decide(memory{})
+	require.Equal(t, "s1", o.name, o.reason)
+	st.d.Tally.Free, st.d.Tally.Others = 2, 1
+	o, _ = st.decide(memory{})
+	require.Empty(t, o.name)
+	require.Contains(t, o.reason, "cannot have the majority: 2 of 3 votes are free")
+	st.d.Tally.Mode = election.MajorityOfRunning
+	o, _ = st.decide(memory{})
+	require.Equal(t, "s1", o.name, "its holder may reach fewer servers")
 }

@@ -100,6 +100,9 @@ func keep(servers []Server, g Graph, cur int, cands []int) Choice {
 		return Choice{Name: servers[src[0]].Name, Reason: fmt.Sprintf("%s was the primary and replicates from %s by now, as all that answer do; %s cannot take writes: %s",
 			s.Name, servers[src[0]].Name, servers[src[0]].Name, servers[src[0]].Why())}
 	}
+	if i := idle(servers, g); i >= 0 && i != cur && (len(g.Below(cur, false)) == 0 || (HasAll(servers, i, cur) && !HasAll(servers, cur, i)) || slices.Contains(g.Below(i, false), cur)) {
+		return Choice{Name: servers[i].Name, Reason: fmt.Sprintf("%s was the primary and is read-only; %s is read-only too, replicates from nobody, and %d servers replicate from it", s.Name, servers[i].Name, len(g.Below(i, false)))}
+	}
 	own := len(g.Below(cur, true))
 	all := slices.Clone(cands)
 	cands = slices.DeleteFunc(cands, func(c int) bool {
@@ -164,6 +167,16 @@ func fresh(servers []Server, g Graph, cands []int) Choice {
 		}
 	}
 	if len(ties) > 1 {
+		var complete []int
+		for _, c := range cands {
+			if !servers[c].CurrentPos.IsEmpty() && Ahead(servers, c, true) == "" {
+				complete = append(complete, c)
+			}
+		}
+		if len(complete) == 1 && slices.Contains(ties, servers[complete[0]].Name) {
+			c := complete[0]
+			return Choice{Name: servers[c].Name, Usable: true, Reason: fmt.Sprintf("%s are writable, and only %s has all transactions", strings.Join(ties, " and "), servers[c].Name)}
+		}
 		return Choice{Reason: fmt.Sprintf("%d writable servers with %d replicas each (%s): set all but one read-only (SET GLOBAL read_only=1)", len(ties), reach(best), strings.Join(ties, ", "))}
 	}
 	for i := range servers {
@@ -234,10 +247,10 @@ func idle(servers []Server, g Graph) int {
 		}
 	}
 	switch {
-	case len(many) == 1:
-		return many[0]
 	case all && len(complete) == 1 && len(servers) > 1:
 		return complete[0]
+	case len(many) == 1:
+		return many[0]
 	}
 	return -1
 }
@@ -266,19 +279,51 @@ func Ahead(servers []Server, i int, local bool) string {
 		if j == i || !other.Up() {
 			continue
 		}
-		positions := []gtid.Position{other.CurrentPos, other.BinlogPos}
-		for _, r := range other.Replication {
-			positions = append(positions, r.Received)
-		}
-		for _, p := range positions {
-			for id := range p.All() {
-				if (local || uint64(id.Server) != other.ServerID) && !s.has(id) {
-					return fmt.Sprintf("%s has transactions that it lacks (%s; it has %q)", other.Name, id, s.CurrentPos)
-				}
-			}
+		if id, more := other.more(s, local); more {
+			return fmt.Sprintf("%s has transactions that it lacks (%s; it has %q)", other.Name, id, s.CurrentPos)
 		}
 	}
 	return ""
+}
+
+// Overtaken names a server that answers and has every transaction of server i and
+// more, "" for none. One that has gone another way, and lacks what server i has, does
+// not count.
+func Overtaken(servers []Server, i int) string {
+	s := servers[i]
+	for j, other := range servers {
+		if j == i || !other.Up() {
+			continue
+		}
+		if id, more := other.more(s, true); more && HasAll(servers, j, i) {
+			return fmt.Sprintf("%s has all transactions of %s and more (%s)", other.Name, s.Name, id)
+		}
+	}
+	return ""
+}
+
+// HasAll reports whether server i has every transaction that server j has logged,
+// applied or received.
+func HasAll(servers []Server, i, j int) bool {
+	_, more := servers[j].more(servers[i], true)
+	return !more
+}
+
+// more names a transaction that a server has logged, applied or received and that
+// another lacks. Without local, what the server wrote itself is left out.
+func (s Server) more(other Server, local bool) (gtid.GTID, bool) {
+	positions := []gtid.Position{s.CurrentPos, s.BinlogPos}
+	for _, r := range s.Replication {
+		positions = append(positions, r.Received)
+	}
+	for _, p := range positions {
+		for id := range p.All() {
+			if (local || uint64(id.Server) != s.ServerID) && !other.has(id) {
+				return id, true
+			}
+		}
+	}
+	return gtid.GTID{}, false
 }
 
 // has reports whether a server has a transaction, as far as its binary log state

@@ -34,6 +34,8 @@ func TestFirstChoice(t *testing.T) {
 		{"half of the replicas of a primary that was down at the start", []Server{server(1, neverSeen), replica(2, 1), server(3, neverSeen), server(4, neverSeen)}, "", false, false, "s1 connection refused"},
 		{"the replicas of two that were down at the start", []Server{server(1, neverSeen), replica(2, 1), replica(3, 4), server(4, neverSeen)}, "", false, false, "s1 connection refused"},
 		{"two writable, none with replicas", []Server{server(1), server(2)}, "", false, false, "2 writable servers"},
+		{"two writable, one has all that the other has and more", []Server{server(1, at("0-1-8")), server(2, at("0-1-9"))}, "s2", true, false, "only s2 has all transactions"},
+		{"two writable, each lacks something", []Server{server(1, at("0-1-9")), server(2, at("0-2-9"))}, "", false, false, "2 writable servers"},
 		{"two writable with a replica each", []Server{server(1), server(2), replica(3, 1), replica(4, 2)}, "", false, false, "s1, s2"},
 		{"two writable, one with more replicas", []Server{server(1), server(2), replica(3, 2)}, "s2", true, false, ""},
 		{"a cycle of two writable servers", []Server{server(1, from(2)), server(2, from(1)), replica(3, 1)}, "", false, false, "writable servers"},
@@ -83,6 +85,8 @@ func TestChoiceSticks(t *testing.T) {
 		{"switched over and cut short: nothing follows the new one yet", []Server{server(1, readOnly, at("0-1-9")), server(2, at("0-1-9")), replica(3, 1, at("0-1-9"))}, "s2", true, false, "has all transactions"},
 		{"read-only, another is writable and lacks something", []Server{server(1, readOnly, at("0-1-9")), server(2, at("0-1-8")), replica(3, 1, at("0-1-9"))}, "s1", false, false, ""},
 		{"read-only, two others are writable", []Server{server(1, readOnly, at("0-1-9")), server(2, at("0-1-9")), server(3, at("0-1-9"))}, "s1", false, false, ""},
+		{"read-only and left by all, who follow another read-only one", []Server{server(1, readOnly), server(2, readOnly), replica(3, 2)}, "s2", false, false, "s1 was the primary and is read-only"},
+		{"read-only, and it follows another read-only one", []Server{replica(1, 2), server(2, readOnly), replica(3, 1)}, "s2", false, false, "s1 was the primary and is read-only"},
 		{"it follows one that has died since", []Server{replica(1, 2), server(2, down), replica(3, 1)}, "s2", false, false, "as all that answer do"},
 		{"it follows one that has died since, and not all do", []Server{replica(1, 2), server(2, down), replica(3, 4), server(4, readOnly)}, "s1", false, false, ""},
 		{"read-only, another is writable and has all", []Server{server(1, readOnly), server(2)}, "s2", true, false, "has all transactions"},
@@ -161,4 +165,17 @@ func TestPrimaryOutOfReachButAlive(t *testing.T) {
 	c := choose("s1", server(1, down), replica(2, 1), replica(3, 1, down))
 	require.False(t, c.Usable)
 	require.Contains(t, c.Reason, "alive as seen from s2, which")
+}
+
+func TestOvertaken(t *testing.T) {
+	servers := func(other string) []Server { return []Server{server(1, at("0-1-9")), server(2, at(other))} }
+	require.Contains(t, Overtaken(servers("0-1-10"), 0), "s2 has all transactions of s1 and more (0-1-10)")
+	require.Empty(t, Overtaken(servers("0-1-9"), 0))
+	require.Empty(t, Overtaken(servers("0-1-8"), 0))
+	parted := servers("0-2-20")
+	parted[1].BinlogState = state("0-1-8,0-2-20")
+	require.Empty(t, Overtaken(parted, 0), "it went another way")
+	away := servers("0-1-10")
+	away[1].Evidence = TimedOut
+	require.Empty(t, Overtaken(away, 0))
 }

@@ -1,0 +1,263 @@
+package sim
+
+import (
+	"strings"
+	"time"
+
+	"github.com/lockstep-ha/lockstep/election"
+	"github.com/lockstep-ha/lockstep/monitor/backend"
+)
+
+// checker holds the invariants of a run against everything that happens in it.
+type checker struct {
+	c      *cluster
+	writes []*write
+	// published is the server that last got the primary lock.
+	published *server
+	checks    int
+}
+
+// exclusive reports whether E1 and E2 must hold in this run.
+func (k *checker) exclusive() bool {
+	return k.c.opt.Mode == election.MajorityOfAll || k.c.opt.Calm
+}
+
+// viewed is called whenever a monitor has gone on: E1 and E2.
+func (k *checker) viewed(m *instance) {
+	c := k.c
+	if m.gone {
+		return
+	}
+	k.checks++
+	role, _ := m.Role()
+	p, _, ok := m.Primary()
+	if !ok {
+		p.Name = "none"
+	}
+	if r := role.String(); r != m.role || p.Name != m.offered {
+		m.role, m.offered = r, p.Name
+		c.w.logf("%s is %s and offers %s", m.name, r, p.Name)
+	}
+	if !k.exclusive() {
+		return
+	}
+	for _, o := range c.monitors {
+		if o == nil || o == m || o.gone {
+			continue
+		}
+		if role == election.Primary {
+			if other, left := o.Role(); other == election.Primary {
+				c.w.fail("E1", "%s and %s (for another %v) are both primary monitor", m.name, o.name, left)
+			}
+		}
+		if ok && !c.opt.Forged {
+			if q, left, has := o.Primary(); has && q.Name != p.Name && c.byName(p.Name).writes() && c.byName(q.Name).writes() {
+				c.w.fail("E2", "%s offers %s while %s offers %s (for another %v), and both would take a write", m.name, p.Name, o.name, q.Name, left)
+			}
+		}
+	}
+}
+
+// sent is called when a monitor is about to send a statement of an operation: E3.
+func (k *checker) sent(m *instance, a backend.Action) {
+	if (a.Kind != backend.Execute && a.Kind != backend.Aside) || m.stopping {
+		return
+	}
+	k.checks++
+	proved := 0
+	for _, cn := range m.conns {
+		if cn.verified != 0 && m.Now() < cn.verified+m.timing.Lease {
+			proved++
+		}
+	}
+	if role, _ := m.Role(); role == election.Secondary && proved < len(k.c.servers)/2+1 {
+		k.c.w.fail("E3", "%s, which is %s, sends %q to %s", m.name, role, a.SQL, a.Server)
+	}
+}
+
+// statement is called when a server carries out a statement that changes it: E3.
+func (k *checker) statement(s *server, ses *session, sql string) {
+	if !strings.HasPrefix(ses.owner, "m") || strings.Contains(sql, "IF(@lockstep_got") || strings.HasPrefix(sql, "SET @") {
+		return
+	}
+	k.checks++
+	if s.locks[serverLock] != ses && !ses.got {
+		k.c.w.fail("E3", "%s carries out %q of %s, which does not hold its server lock", s.name, sql, ses.owner)
+	}
+}
+
+// writable is called when a server was set writable: E2 again.
+func (k *checker) writable() {
+	for _, m := range k.c.monitors {
+		if m != nil {
+			k.viewed(m)
+		}
+	}
+}
+
+// writes reports whether a server would take a client's write.
+// One that its my.cnf has made writable, after it was the primary before, is not
+// counted: that is what read_only=1 in my.cnf is for.
+func (s *server) writes() bool { return s.running() && !s.readOnly && !s.opened }
+
+// locked is called when a lock was taken: P1 at each publication.
+func (k *checker) locked(s *server, name string) {
+	if name != primaryLock {
+		return
+	}
+	c := k.c
+	c.stats.Published++
+	k.checks++
+	by := s.locks[primaryLock].owner
+	if !strings.HasPrefix(by, "m") {
+		return
+	}
+	before := k.published
+	k.published = s
+	if s.readOnly {
+		c.w.fail("P0", "%s publishes %s, which is read-only", by, s.name)
+	}
+	if before == nil || before == s {
+		return
+	}
+	m := c.monitors[int(by[1]-'1')]
+	for _, w := range k.writes {
+		if !w.acked || !w.safe || w.lost || s.has(w.gtid) {
+			continue
+		}
+		w.lost = true
+		for _, y := range c.servers {
+			cn := m.conns[y.index]
+			if y == s || y == w.on || y == before || !y.running() || !y.holds(w.gtid) || !cn.server.Up() || !c.net.open(&m.node, &y.node) {
+				continue
+			}
+			if len(y.links) == 0 || m.Now()-cn.upSince < 2*m.timing.Interval+m.timing.Timeout {
+				continue
+			}
+			c.w.fail("P1", "%s publishes %s, which has not got %s, acknowledged by %s after %s had received it; %s has it", by, s.name, w.gtid, w.on.name, y.name, y.name)
+			return
+		}
+		c.w.logf("the write %s of %s is lost: nobody who can be asked has it", w.gtid, w.on.name)
+	}
+}
+
+// written is called when a client's write is logged: P2.
+func (k *checker) written(s *server, w *write) {
+	c := k.c
+	w.at = c.w.now
+	k.writes = append(k.writes, w)
+	if c.opt.Mode != election.MajorityOfAll || c.opt.Forged || s.opened || c.w.now-w.sent > 100*time.Millisecond {
+		return
+	}
+	k.checks++
+	for _, o := range c.servers {
+		if h := o.locks[primaryLock]; o != s && h != nil && o.running() && strings.HasPrefix(h.owner, "m") {
+			c.w.fail("P2", "%s is written to through the view of %s while %s carries the primary lock of %s", s.name, w.from.name, o.name, h.owner)
+		}
+	}
+}
+
+func (k *checker) acked(w *write) {
+	if !k.exclusive() || !w.safe || k.published == nil || k.published == w.on {
+		return
+	}
+}
+
+// converged is called some time after everything has healed: L1.
+func (k *checker) converged() {
+	c := k.c
+	var leaders []string
+	offered := map[string]bool{}
+	var primary *server
+	for _, m := range c.monitors {
+		if m.gone {
+			continue
+		}
+		if role, _ := m.Role(); role == election.Primary {
+			leaders = append(leaders, m.name)
+		}
+		p, _, ok := m.Primary()
+		if !ok && c.diverged() {
+			return // a person has to choose
+		}
+		if !ok {
+			c.w.fail("L1", "%s offers no primary: %s", m.name, m.View().Reason)
+			return
+		}
+		offered[p.Name] = true
+		primary = c.byName(p.Name)
+	}
+	if len(leaders) != 1 || len(offered) != 1 {
+		c.w.fail("L1", "%v are primary monitor, %v are offered", leaders, offered)
+		return
+	}
+	for _, s := range c.servers {
+		if s == primary {
+			continue
+		}
+		if s.follows(primary) && s.readOnly {
+			continue
+		}
+		errant := false
+		for _, g := range s.log {
+			errant = errant || !primary.has(g)
+		}
+		switch {
+		case errant:
+			if !s.readOnly && len(s.waiting) == 0 {
+				c.w.fail("L1", "%s has transactions of its own and is writable", s.name)
+			}
+		default:
+			c.w.fail("L1", "%s is not a read-only replica of %s: %s", s.name, primary.name, s)
+		}
+	}
+}
+
+// follows reports whether a server replicates from another, directly or through a
+// relay, and applies what it gets.
+func (s *server) follows(primary *server) bool {
+	for range s.c.servers {
+		if s == primary {
+			return true
+		}
+		if len(s.links) != 1 || !s.links[0].connected || !s.links[0].sql {
+			return false
+		}
+		s = s.links[0].from
+	}
+	return false
+}
+
+// diverged reports whether two servers each have something that the other lacks.
+func (c *cluster) diverged() bool {
+	lacks := func(a, b *server) bool {
+		for _, g := range b.log {
+			if !a.has(g) {
+				return true
+			}
+		}
+		return false
+	}
+	for _, a := range c.servers {
+		for _, b := range c.servers {
+			if lacks(a, b) && lacks(b, a) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// left is called after all monitors have stopped cleanly: N1.
+func (k *checker) left() {
+	for _, s := range k.c.servers {
+		for _, ses := range s.sorted() {
+			if strings.HasPrefix(ses.owner, "m") {
+				k.c.w.fail("N1", "%s has left the connection %d on %s", ses.owner, ses.id, s.name)
+			}
+		}
+		if s.killConn != 5 && !s.cutShort {
+			k.c.w.fail("N1", "rpl_semi_sync_slave_kill_conn_timeout of %s was left at %d", s.name, s.killConn)
+		}
+	}
+}
