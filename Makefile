@@ -49,6 +49,15 @@ fuzz: ## run each fuzz target for FUZZTIME (20s)
 bench: setup ## run all benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
+DURATION ?= 2m
+.PHONY: sim
+sim: ## run the simulation for DURATION (2m), or replay SEED=N
+	$(GO) test -count=1 -v -timeout 0 -run '^TestInvariants$$' ./internal/sim $(if $(SEED),-seed=$(SEED),-for=$(DURATION) -first=$$(date +%s))
+
+.PHONY: sim-mutants
+sim-mutants: ## break one rule of the code at a time, and see which invariant notices
+	$(GO) run ./internal/sim/mutants
+
 .PHONY: demo
 demo: setup ## a cluster fails over before your eyes; KEEP=1 keeps it running
 	$(GO) run ./integration/demo $(if $(KEEP),-keep)

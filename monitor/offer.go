@@ -20,10 +20,8 @@ type memory struct {
 	// followed is true where offered was published by another monitor, not chosen
 	// by this one.
 	followed bool
-	// offeredAt is when the chosen server was offered last, led is true while this
-	// monitor has the majority.
+	// offeredAt is when the chosen server was offered, or promoted, last.
 	offeredAt time.Duration
-	led       bool
 	// promoted is the server that an operation of this monitor has made the primary
 	// under the majority that it has.
 	promoted string
@@ -73,7 +71,7 @@ type scene struct {
 // monitor can name a server that would accept a write.
 func decideOffer(s scene, m memory) (offer, memory) {
 	if s.d.Role == election.Secondary {
-		m.promoted, m.led = "", false
+		m.promoted = ""
 		o, m := follow(s, m)
 		if o.name != "" {
 			m.offeredAt = s.now
@@ -81,13 +79,15 @@ func decideOffer(s scene, m memory) (offer, memory) {
 		return o, m
 	}
 	c := topology.ChoosePrimary(s.servers, s.graph, m.chosen)
-	if !m.led && s.now-m.offeredAt > s.timing.Notice {
+	if s.now-m.offeredAt > s.timing.Notice {
 		// What this monitor remembers is old: others may have moved the primary since.
-		if anew := topology.ChoosePrimary(s.servers, s.graph, ""); anew.Usable {
+		if anew := topology.ChoosePrimary(s.servers, s.graph, ""); c.Usable || anew.Usable {
 			c = anew
 		}
+	} else if m.chosen != "" && c.Name != m.chosen && !c.Usable {
+		// It was offered a moment ago: the answers can be older than its promotion.
+		c.Name = m.chosen
 	}
-	m.led = true
 	m.restarted(s, c.Name)
 	if i := indexOf(s.servers, m.chosen); i >= 0 && c.Name != m.chosen && (!s.servers[i].Up() || s.servers[i].ReadOnly != topology.Yes) {
 		m.barredUntil = s.now + s.timing.Notice

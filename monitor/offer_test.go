@@ -69,7 +69,7 @@ func TestPrimaryPublishesThenOffers(t *testing.T) {
 	require.Equal(t, "s1", o.publish)
 	require.Empty(t, o.unpublish)
 	require.Equal(t, "s1", o.name, "on condition that the lock is got")
-	require.Equal(t, memory{chosen: "s1", offered: "s1", offeredAt: offerNow, led: true}, m)
+	require.Equal(t, memory{chosen: "s1", offered: "s1", offeredAt: offerNow}, m)
 	require.Equal(t, st.d.Lease, o.deadline)
 
 	st.rows[0].PrimaryLock.State = locks.Self
@@ -361,8 +361,6 @@ func TestOldMemoryYields(t *testing.T) {
 	_, m := st.decide(memory{chosen: "s1", offeredAt: offerNow - st.timing.Notice - 1})
 	require.Equal(t, "s2", m.chosen)
 	_, m = st.decide(memory{chosen: "s1", offeredAt: offerNow - st.timing.Notice})
-	require.Equal(t, "s1", m.chosen)
-	_, m = st.decide(memory{chosen: "s1", led: true})
 	require.Equal(t, "s1", m.chosen)
 }
 

@@ -103,6 +103,10 @@ func (m *Monitor) operate(ctx context.Context, fleet Fleet, s scene) (again time
 	}
 	m.fenceReturning(fleet, s, true)
 	again = m.readState(ctx, h)
+	if run := m.ops.current; run != nil && run.Turned() && run.Plan.To != m.mem.chosen {
+		run.Abandon(h, m.mem.chosen+" is the primary now")
+		m.finish(h.Now())
+	}
 	m.answer(func(c Command) (Reply, error) { return m.command(ctx, h, c) })
 	m.failover(ctx, h)
 	chosen := m.mem.chosen
@@ -273,7 +277,7 @@ func (m *Monitor) advance(ctx context.Context, h *hands) (again time.Duration) {
 // turn makes the server that an operation has promoted the chosen primary. The
 // operation has waited for as long as stale views of others can name the one before.
 func (m *Monitor) turn(h *hands, run *operation.Run) {
-	m.mem = memory{chosen: run.Plan.To, promoted: run.Plan.To}
+	m.mem = memory{chosen: run.Plan.To, promoted: run.Plan.To, offeredAt: h.Now()}
 	m.ops.former[run.Plan.From] = true
 	delete(m.ops.former, run.Plan.To)
 	if run.Plan.Kind == operation.Failover {

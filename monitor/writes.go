@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockstep-ha/lockstep/election"
 	"github.com/lockstep-ha/lockstep/monitor/backend"
+	"github.com/lockstep-ha/lockstep/monitor/operation"
 	"github.com/lockstep-ha/lockstep/topology"
 	"github.com/lockstep-ha/lockstep/topology/gtid"
 	"github.com/lockstep-ha/lockstep/topology/mariadb"
@@ -105,11 +106,16 @@ func (m *Monitor) stalled(servers []topology.Server) {
 	}
 }
 
-// outdated marks a primary as failed that was started again and lacks
-// transactions which a replica has: it must not go on from where it is.
+// outdated marks a primary as failed that was started again, that nobody may write
+// to, or that nothing replicates from at the moment, and that lacks transactions
+// which a replica has: it must not go on from where it is.
 func (m *Monitor) outdated(servers []topology.Server) {
 	i := indexOf(servers, m.mem.chosen)
-	if !m.mem.unproven || i < 0 || !servers[i].Up() {
+	if i < 0 || !servers[i].Up() {
+		return
+	}
+	moving := m.foreground() && m.ops.current.Plan.Kind != operation.Failover
+	if !m.mem.unproven && (moving || (servers[i].ReadOnly != topology.Yes && len(topology.NewGraph(servers).Below(i, true)) > 0)) {
 		return
 	}
 	if ahead := topology.Ahead(servers, i, false); ahead != "" {

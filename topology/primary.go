@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -86,6 +87,11 @@ func keep(servers []Server, g Graph, cur int, cands []int) Choice {
 		return Choice{Name: s.Name, Usable: true, Sole: sole(servers, g, cur), Reason: fmt.Sprintf("%s is writable and was the primary before", s.Name)}
 	}
 	stays := Choice{Name: s.Name, Reason: fmt.Sprintf("the primary %s cannot take writes: %s", s.Name, why)}
+	if s.Up() || s.Evidence.Reachable() {
+		if i := idle(servers, g); i >= 0 && i != cur && (len(g.Below(cur, false)) == 0 || (HasAll(servers, i, cur) && !HasAll(servers, cur, i)) || slices.Contains(g.Below(i, false), cur)) {
+			return Choice{Name: servers[i].Name, Reason: fmt.Sprintf("%s was the primary and is read-only; %s is read-only too, replicates from nobody, and %d servers replicate from it", s.Name, servers[i].Name, len(g.Below(i, false)))}
+		}
+	}
 	if !s.Up() || s.ReadOnly == Unknown {
 		if alive := g.Replicas(cur, true); len(alive) > 0 {
 			names := make([]string, len(alive))
@@ -99,9 +105,6 @@ func keep(servers []Server, g Graph, cur int, cands []int) Choice {
 	if src := g.Follows(cur); len(src) == 1 && !servers[src[0]].Up() && missing(servers, g) == src[0] {
 		return Choice{Name: servers[src[0]].Name, Reason: fmt.Sprintf("%s was the primary and replicates from %s by now, as all that answer do; %s cannot take writes: %s",
 			s.Name, servers[src[0]].Name, servers[src[0]].Name, servers[src[0]].Why())}
-	}
-	if i := idle(servers, g); i >= 0 && i != cur && (len(g.Below(cur, false)) == 0 || (HasAll(servers, i, cur) && !HasAll(servers, cur, i)) || slices.Contains(g.Below(i, false), cur)) {
-		return Choice{Name: servers[i].Name, Reason: fmt.Sprintf("%s was the primary and is read-only; %s is read-only too, replicates from nobody, and %d servers replicate from it", s.Name, servers[i].Name, len(g.Below(i, false)))}
 	}
 	own := len(g.Below(cur, true))
 	all := slices.Clone(cands)
@@ -154,7 +157,7 @@ func fresh(servers []Server, g Graph, cands []int) Choice {
 			return Choice{Name: servers[i].Name, Reason: fmt.Sprintf("every server that answers replicates from %s, which cannot take writes: %s", servers[i].Name, unusable(servers, g, i))}
 		}
 		if i := idle(servers, g); i >= 0 {
-			return Choice{Name: servers[i].Name, Reason: fmt.Sprintf("%s is read-only; it replicates from nobody, %d of %d other servers replicate from it and none has more", servers[i].Name, len(g.Below(i, false)), len(servers)-1)}
+			return Choice{Name: servers[i].Name, Reason: fmt.Sprintf("%s is read-only; it replicates from nobody, %d of %d other servers replicate from it", servers[i].Name, len(g.Below(i, false)), len(servers)-1)}
 		}
 		return Choice{Reason: "no writable server: " + excuses(servers, g)}
 	}
@@ -173,7 +176,8 @@ func fresh(servers []Server, g Graph, cands []int) Choice {
 				complete = append(complete, c)
 			}
 		}
-		if len(complete) == 1 && slices.Contains(ties, servers[complete[0]].Name) {
+		complete = slices.DeleteFunc(complete, func(c int) bool { return !slices.Contains(ties, servers[c].Name) })
+		if len(complete) == 1 {
 			c := complete[0]
 			return Choice{Name: servers[c].Name, Usable: true, Reason: fmt.Sprintf("%s are writable, and only %s has all transactions", strings.Join(ties, " and "), servers[c].Name)}
 		}
@@ -190,7 +194,11 @@ func fresh(servers []Server, g Graph, cands []int) Choice {
 		}
 	}
 	if why := behindOthers(servers, g, best); why != "" {
-		return Choice{Reason: why}
+		c := Choice{Reason: why}
+		if n := len(g.Below(best, false)); n > 0 && n >= len(servers)/2 {
+			c.Name = servers[best].Name // it was the primary, and has lost something
+		}
+		return c
 	}
 	return Choice{Name: servers[best].Name, Usable: true, Sole: sole(servers, g, best),
 		Reason: fmt.Sprintf("%s is writable and %d of %d other servers replicate from it", servers[best].Name, reach(best), len(servers)-1)}
@@ -224,8 +232,7 @@ func missing(servers []Server, g Graph) int {
 
 // idle is the read-only server that must have been the primary, though nothing may
 // write to it, -1 for none: one that replicates from nobody, and either half of all
-// servers replicate from it, or every server answers and it alone has all
-// transactions.
+// servers replicate from it, or every server answers and it has all transactions.
 func idle(servers []Server, g Graph) int {
 	var many, complete []int
 	all := true
@@ -238,7 +245,7 @@ func idle(servers []Server, g Graph) int {
 			return -1
 		case s.ReadOnly != Yes || len(s.Replication) > 0 || !s.ReplicationKnown || s.Maintenance || s.Promotion == MustNot:
 		default:
-			if n := len(g.Below(i, false)); n > 0 && n >= len(servers)/2 && Ahead(servers, i, false) == "" {
+			if n := len(g.Below(i, false)); n > 0 && n >= len(servers)/2 {
 				many = append(many, i)
 			}
 			if !s.CurrentPos.IsEmpty() && Ahead(servers, i, true) == "" {
@@ -251,8 +258,18 @@ func idle(servers []Server, g Graph) int {
 		return complete[0]
 	case len(many) == 1:
 		return many[0]
+	case all && len(complete) > 1:
+		// They have the same: it does not matter which.
+		return slices.MinFunc(complete, byPreference(servers))
 	}
 	return -1
+}
+
+// byPreference compares servers by their promotion rule, then by their order.
+func byPreference(servers []Server) func(a, b int) int {
+	return func(a, b int) int {
+		return cmp.Or(-compareBool(servers[a].Promotion == Prefer, servers[b].Promotion == Prefer), cmp.Compare(a, b))
+	}
 }
 
 // behindOthers refuses a first choice that nobody replicates from at the moment

@@ -22,9 +22,9 @@ func TestFirstChoice(t *testing.T) {
 		{"a replica has lost its link", []Server{server(1), replica(2, 1), server(3, readOnly, lost(1))}, "s1", true, false, ""},
 		{"a writable replica", []Server{server(1), server(2, from(1))}, "s1", true, false, ""},
 		{"read-only everywhere", []Server{server(1, readOnly), replica(2, 1), replica(3, 1)}, "s1", false, false, "s1 is read-only; it replicates from nobody, 2 of 2 other servers replicate from it"},
-		{"read-only everywhere, a replica is writable", []Server{server(1, readOnly), server(2, from(1)), replica(3, 1)}, "s1", false, false, "none has more"},
-		{"read-only, two stand alone with as much", []Server{server(1, readOnly, at("0-1-5")), server(2, readOnly, at("0-1-5"))}, "", false, false, "no writable server"},
-		{"read-only, all stand alone, one has all", []Server{server(1, readOnly, at("0-1-5")), server(2, readOnly, at("0-1-9"))}, "s2", false, false, "none has more"},
+		{"read-only everywhere, a replica is writable", []Server{server(1, readOnly), server(2, from(1)), replica(3, 1)}, "s1", false, false, "replicates from nobody"},
+		{"read-only, two stand alone with as much", []Server{server(1, readOnly, at("0-1-5")), server(2, readOnly, at("0-1-5"), func(s *Server) { s.Promotion = Prefer })}, "s2", false, false, "replicates from nobody"},
+		{"read-only, all stand alone, one has all", []Server{server(1, readOnly, at("0-1-5")), server(2, readOnly, at("0-1-9"))}, "s2", false, false, "replicates from nobody"},
 		{"read-only, one has all of those that answer", []Server{server(1, neverSeen), server(2, readOnly, at("0-1-9"))}, "", false, false, "no writable server"},
 		{"promoted, and nothing replicates from it yet", []Server{server(1, readOnly, at("0-1-9")), server(2, at("0-1-9")), replica(3, 1, at("0-1-9"))}, "s2", true, false, "s2 is writable"},
 		{"not promoted: it lacks something", []Server{server(1, readOnly, at("0-1-9")), server(2, at("0-1-8")), replica(3, 1, at("0-1-9"))}, "", false, false, "replicate from s1, which cannot be the primary"},
@@ -35,7 +35,7 @@ func TestFirstChoice(t *testing.T) {
 		{"the replicas of two that were down at the start", []Server{server(1, neverSeen), replica(2, 1), replica(3, 4), server(4, neverSeen)}, "", false, false, "s1 connection refused"},
 		{"two writable, none with replicas", []Server{server(1), server(2)}, "", false, false, "2 writable servers"},
 		{"two writable, one has all that the other has and more", []Server{server(1, at("0-1-8")), server(2, at("0-1-9"))}, "s2", true, false, "only s2 has all transactions"},
-		{"two writable, each lacks something", []Server{server(1, at("0-1-9")), server(2, at("0-2-9"))}, "", false, false, "2 writable servers"},
+		{"two writable, each lacks something", []Server{server(1, at("0-1-9"), logged("0-1-9")), server(2, at("0-2-9"), logged("0-1-8,0-2-9"))}, "", false, false, "2 writable servers"},
 		{"two writable with a replica each", []Server{server(1), server(2), replica(3, 1), replica(4, 2)}, "", false, false, "s1, s2"},
 		{"two writable, one with more replicas", []Server{server(1), server(2), replica(3, 2)}, "s2", true, false, ""},
 		{"a cycle of two writable servers", []Server{server(1, from(2)), server(2, from(1)), replica(3, 1)}, "", false, false, "writable servers"},
@@ -45,7 +45,7 @@ func TestFirstChoice(t *testing.T) {
 		{"empty and alone beside replicas of a primary that is not listed",
 			[]Server{server(1, at("")), replica(2, 9, at("0-9-55")), replica(3, 9, at("0-9-55"))}, "", false, false, "transactions that it lacks"},
 		{"behind its only replica, which does not run",
-			[]Server{server(1, at("0-1-10")), server(2, readOnly, lost(1), at("0-1-20"))}, "", false, false, "transactions that it lacks"},
+			[]Server{server(1, at("0-1-10")), server(2, readOnly, lost(1), at("0-1-20"))}, "s1", false, false, "transactions that it lacks"},
 		{"another domain is lacking", []Server{server(1, at("0-1-10")), server(2, readOnly, at("0-1-10,5-1-1"))}, "", false, false, "5-1-1"},
 		{"nothing replicates yet, nothing is lacking", []Server{server(1, at("0-1-10")), server(2, readOnly, at("0-1-10"))}, "s1", true, false, ""},
 		{"a replica of the read-only primary does not matter if more follow another",
@@ -179,3 +179,6 @@ func TestOvertaken(t *testing.T) {
 	away[1].Evidence = TimedOut
 	require.Empty(t, Overtaken(away, 0))
 }
+
+// logged sets the state of the binary log.
+func logged(text string) func(*Server) { return func(s *Server) { s.BinlogState = state(text) } }

@@ -14,7 +14,9 @@ type checker struct {
 	writes []*write
 	// published is the server that last got the primary lock.
 	published *server
-	checks    int
+	// away are the servers that the monitor which published it could not ask.
+	away   map[*server]bool
+	checks int
 }
 
 // exclusive reports whether E1 and E2 must hold in this run.
@@ -121,6 +123,10 @@ func (k *checker) locked(s *server, name string) {
 		return
 	}
 	m := c.monitors[int(by[1]-'1')]
+	k.away = map[*server]bool{}
+	for _, y := range c.servers {
+		k.away[y] = !y.running() || !m.conns[y.index].server.Up() || !c.net.open(&m.node, &y.node)
+	}
 	for _, w := range k.writes {
 		if !w.acked || !w.safe || w.lost || s.has(w.gtid) {
 			continue
@@ -157,9 +163,17 @@ func (k *checker) written(s *server, w *write) {
 	}
 }
 
-func (k *checker) acked(w *write) {
-	if !k.exclusive() || !w.safe || k.published == nil || k.published == w.on {
+// acked is called when a client is told that its write is done: P1 for a primary
+// that was replaced. It may be told so only through a replica that the monitor
+// which replaced it could not reach.
+func (k *checker) acked(w *write, by *server) {
+	if !k.exclusive() || !w.safe || k.published == nil || k.published == w.on || k.published.holds(w.gtid) {
 		return
+	}
+	k.checks++
+	w.lost = true
+	if !k.away[by] {
+		k.c.w.fail("P1", "%s, which was replaced by %s, acknowledges %s through %s", w.on.name, k.published.name, w.gtid, by.name)
 	}
 }
 
@@ -177,7 +191,7 @@ func (k *checker) converged() {
 			leaders = append(leaders, m.name)
 		}
 		p, _, ok := m.Primary()
-		if !ok && c.diverged() {
+		if !ok && (c.diverged() || c.ring() || c.several() || c.opt.Lossy) {
 			return // a person has to choose
 		}
 		if !ok {
@@ -197,6 +211,9 @@ func (k *checker) converged() {
 		}
 		if s.follows(primary) && s.readOnly {
 			continue
+		}
+		if c.opt.Lossy && len(s.links) > 0 && s.links[0].errno == 1236 {
+			continue // it has what its source has lost
 		}
 		errant := false
 		for _, g := range s.log {
@@ -224,6 +241,30 @@ func (s *server) follows(primary *server) bool {
 			return false
 		}
 		s = s.links[0].from
+	}
+	return false
+}
+
+// several reports whether more than one server is writable and replicates from
+// nobody.
+func (c *cluster) several() bool {
+	n := 0
+	for _, s := range c.servers {
+		if !s.readOnly && len(s.links) == 0 {
+			n++
+		}
+	}
+	return n > 1
+}
+
+// ring reports whether two writable servers replicate from one another.
+func (c *cluster) ring() bool {
+	for _, s := range c.servers {
+		for _, l := range s.links {
+			if !s.readOnly && l.from != nil && !l.from.readOnly && len(l.from.links) > 0 && l.from.links[0].from == s {
+				return true
+			}
+		}
 	}
 	return false
 }

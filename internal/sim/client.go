@@ -25,11 +25,11 @@ type write struct {
 func (w *write) refused(string) {}
 func (w *write) unknown()       {}
 
-// done answers the client.
-func (w *write) done(safe bool) {
-	w.acked, w.safe = true, safe
+// done answers the client; by is the replica that has it, nil for none.
+func (w *write) done(by *server) {
+	w.acked, w.safe = true, by != nil
 	w.c.stats.Acked++
-	w.c.check.acked(w)
+	w.c.check.acked(w, by)
 }
 
 // client writes from the side of a monitor.

@@ -37,6 +37,8 @@ type Options struct {
 	FaultEvery time.Duration `json:"fault_every"`
 	// Forged is set where faults include resets that a server has not sent.
 	Forged bool `json:"forged"`
+	// Lossy servers lose the end of their binary log in a crash (sync_binlog=0).
+	Lossy bool `json:"lossy"`
 	// Calm leaves out what majority_of_running gives no guarantee for.
 	Calm bool `json:"calm"`
 }
@@ -60,14 +62,15 @@ func expand(seed uint64) Options {
 		ReadOnly:   r.IntN(2) == 0,
 		Drift:      r.Float64() * 0.004,
 		NetTimeout: time.Duration(2+r.IntN(30)) * time.Second,
-		WriteEvery: time.Duration(100+r.IntN(900)) * time.Millisecond,
+		WriteEvery: time.Duration(300+r.IntN(2000)) * time.Millisecond,
 		Length:     3 * time.Minute,
 		FaultEvery: time.Duration(2+r.IntN(15)) * time.Second,
 		Forged:     r.IntN(4) == 0,
+		Lossy:      r.IntN(5) == 0,
 	}
 	o.Timeout = o.Interval * time.Duration(2+r.IntN(4)) / 2
 	o.Floor = []time.Duration{time.Second, 5 * time.Second}[r.IntN(2)]
-	o.Lag = []time.Duration{2 * time.Millisecond, 20 * time.Millisecond, 2 * time.Second}[r.IntN(3)]
+	o.Lag = []time.Duration{2 * time.Millisecond, 20 * time.Millisecond, 300 * time.Millisecond}[r.IntN(3)]
 	if r.IntN(4) == 0 {
 		o.Mode, o.Calm, o.Forged = election.MajorityOfRunning, true, false
 	}
@@ -130,7 +133,7 @@ func newCluster(seed uint64, o Options, keep bool) *cluster {
 	c.check = &checker{c: c}
 	for i := range o.Servers {
 		s := &server{node: node{name: fmt.Sprintf("s%d", i+1)}, c: c, index: i, id: uint32(i + 1), up: true, boots: 1,
-			rate: c.drift(), sessions: map[uint64]*session{}, locks: map[string]*session{}, index2: map[gtid.GTID]int{}, killConn: 5,
+			rate: c.drift(), sessions: map[uint64]*session{}, locks: map[string]*session{}, place: map[gtid.GTID]int{}, highest: make([]gtid.GTID, o.Servers), killConn: 5,
 			rng: generator(seed, fmt.Sprintf("server %d", i))}
 		s.cnf.readOnly = o.ReadOnly
 		s.cnf.semi = semiSync{primary: o.SemiSync && (i == 0 || o.Everywhere), replica: o.SemiSync}

@@ -61,7 +61,7 @@ func (l *source) try(epoch int) {
 	}
 	cursor := 0
 	if l.received.Seq != 0 {
-		at, ok := l.from.index2[l.received]
+		at, ok := l.from.place[l.received]
 		if !ok {
 			l.io, l.errno, l.errtext = false, 1236, fmt.Sprintf("the source has not got %s", l.received)
 			s.logf("cannot replicate from %s: %s", l.host, l.errtext)
@@ -171,7 +171,7 @@ func (l *source) acknowledge(place int) {
 		}
 		l.from.awake(func() {
 			if l.from.boots == boots && l.from.up {
-				l.from.acknowledge(place)
+				l.from.acknowledge(place, s)
 			}
 		})
 	}

@@ -34,7 +34,6 @@ const (
 // node is a host of the network: a server or a monitor.
 type node struct {
 	name   string
-	site   int
 	off    bool          // without power: it answers nothing
 	frozen time.Duration // the process stands still until then
 }
@@ -68,7 +67,8 @@ type server struct {
 	locks    map[string]*session
 
 	log      []gtid.GTID       // the binary log
-	index2   map[gtid.GTID]int // where a transaction is in it
+	place    map[gtid.GTID]int // where a transaction is in it
+	highest  []gtid.GTID       // of each server, by its id less one
 	slave    gtid.GTID         // gtid_slave_pos, the zero value for none
 	links    []*source
 	waiting  []*commit // that wait for an acknowledgement
@@ -197,6 +197,9 @@ func (s *server) crash(why string) {
 		c.w.unknown()
 	}
 	s.waiting = nil
+	if s.c.opt.Lossy && len(s.links) == 0 && !s.readOnly {
+		s.loseTail(s.rng.IntN(4))
+	}
 	for _, l := range s.links {
 		l.disconnect()
 		// Relay log that was not applied is fetched anew.
@@ -206,6 +209,27 @@ func (s *server) crash(why string) {
 		for _, l := range other.links {
 			if l.connected && l.from == s {
 				l.lost(s.off)
+			}
+		}
+	}
+}
+
+// loseTail is what a crash does where the binary log is not synchronised: some of
+// the server's own last transactions are gone, on disk and in the tables.
+func (s *server) loseTail(n int) {
+	for ; n > 0 && len(s.log) > 0 && s.log[len(s.log)-1].Server == s.id; n-- {
+		delete(s.place, s.log[len(s.log)-1])
+		s.log = s.log[:len(s.log)-1]
+	}
+	clear(s.highest)
+	for _, g := range s.log {
+		s.highest[g.Server-1] = g
+	}
+	s.pos.valid = false
+	for _, other := range s.c.servers {
+		for _, l := range other.links {
+			if l.from == s {
+				l.cursor = min(l.cursor, len(s.log))
 			}
 		}
 	}
@@ -264,7 +288,8 @@ func (s *server) freeze(until time.Duration) {
 // append logs a transaction.
 func (s *server) append(g gtid.GTID) int {
 	s.log = append(s.log, g)
-	s.index2[g] = len(s.log) - 1
+	s.place[g] = len(s.log) - 1
+	s.highest[g.Server-1] = g
 	for _, other := range s.c.servers {
 		for _, l := range other.links {
 			if l.from == s {
@@ -277,7 +302,7 @@ func (s *server) append(g gtid.GTID) int {
 
 // has reports whether a transaction is in the binary log.
 func (s *server) has(g gtid.GTID) bool {
-	_, ok := s.index2[g]
+	_, ok := s.place[g]
 	return ok
 }
 
@@ -321,18 +346,9 @@ func (s *server) positions() positions {
 	p := positions{n: len(s.log), slave: s.slave, valid: true, applied: position(s.slave), current: position(s.currentPos())}
 	if last, ok := s.last(); ok {
 		p.binlog = position(last)
-		highest := map[uint32]gtid.GTID{}
-		for i := len(s.log) - 1; i >= 0 && len(highest) < len(s.c.servers); i-- {
-			if _, ok := highest[s.log[i].Server]; !ok {
-				highest[s.log[i].Server] = s.log[i]
-			}
-			if i == 0 {
-				break
-			}
-		}
 		var list []gtid.GTID
 		for id := range uint32(len(s.c.servers)) {
-			if g, ok := highest[id+1]; ok && g != last {
+			if g := s.highest[id]; g.Seq != 0 && g != last {
 				list = append(list, g)
 			}
 		}
@@ -361,7 +377,7 @@ func (s *server) commit(w *write) {
 	s.c.check.written(s, w)
 	place := s.append(w.gtid)
 	if !s.semi.primary {
-		w.done(false)
+		w.done(nil)
 		return
 	}
 	s.waiting = append(s.waiting, &commit{place, w})
@@ -369,12 +385,12 @@ func (s *server) commit(w *write) {
 
 // acknowledge takes the word of a semi-sync replica that it has received all up
 // to a place in the log.
-func (s *server) acknowledge(place int) {
+func (s *server) acknowledge(place int, by *server) {
 	s.acked = max(s.acked, place+1)
 	for len(s.waiting) > 0 && s.waiting[0].place < s.acked {
 		c := s.waiting[0]
 		s.waiting = s.waiting[1:]
-		c.w.done(true)
+		c.w.done(by)
 	}
 	for _, l := range s.links {
 		l.apply()

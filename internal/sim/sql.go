@@ -154,7 +154,7 @@ func (s *server) statement(ses *session, sql string, out *answer) (took time.Dur
 		}
 		s.semi.primary = on
 		if !on {
-			s.acknowledge(len(s.log) - 1)
+			s.acknowledge(len(s.log)-1, nil)
 		}
 		return 0, nil
 	}

@@ -1,7 +1,6 @@
 package sim
 
 import (
-	"container/heap"
 	"errors"
 	"fmt"
 	"hash"
@@ -38,19 +37,47 @@ type event struct {
 	run func()
 }
 
+// eventHeap is a binary heap; that of the standard library boxes each event.
 type eventHeap []event
 
-func (h eventHeap) Len() int { return len(h) }
-func (h eventHeap) Less(i, j int) bool {
+func (h eventHeap) less(i, j int) bool {
 	return h[i].at < h[j].at || (h[i].at == h[j].at && h[i].seq < h[j].seq)
 }
-func (h eventHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
-func (h *eventHeap) Push(x any)   { *h = append(*h, x.(event)) }
-func (h *eventHeap) Pop() any {
-	old := *h
-	e := old[len(old)-1]
-	*h = old[:len(old)-1]
-	return e
+
+func (h *eventHeap) push(e event) {
+	*h = append(*h, e)
+	q := *h
+	for i := len(q) - 1; i > 0; {
+		up := (i - 1) / 2
+		if !q.less(i, up) {
+			return
+		}
+		q[i], q[up] = q[up], q[i]
+		i = up
+	}
+}
+
+func (h *eventHeap) pop() event {
+	q := *h
+	top, n := q[0], len(q)-1
+	q[0] = q[n]
+	q[n] = event{}
+	q = q[:n]
+	*h = q
+	for i := 0; ; {
+		down := 2*i + 1
+		if down >= n {
+			return top
+		}
+		if down+1 < n && q.less(down+1, down) {
+			down++
+		}
+		if !q.less(down, i) {
+			return top
+		}
+		q[i], q[down] = q[down], q[i]
+		i = down
+	}
 }
 
 func newWorld(keep bool) *world { return &world{sum: fnv.New64a(), keep: keep} }
@@ -66,7 +93,7 @@ func generator(seed uint64, concern string) *rand.Rand {
 // at runs f at an instant, in the order of the calls where instants are equal.
 func (w *world) at(t time.Duration, f func()) {
 	w.seq++
-	heap.Push(&w.events, event{max(t, w.now), w.seq, f})
+	w.events.push(event{max(t, w.now), w.seq, f})
 }
 
 func (w *world) after(d time.Duration, f func()) { w.at(w.now+d, f) }
@@ -77,7 +104,7 @@ func (w *world) run(until time.Duration) {
 		if w.events[0].at > until {
 			break
 		}
-		e := heap.Pop(&w.events).(event)
+		e := w.events.pop()
 		w.now = e.at
 		e.run()
 	}

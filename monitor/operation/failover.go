@@ -66,6 +66,7 @@ func PlanFailover(c Cluster, p Policy, r Request) (Plan, error) {
 	}
 	to := c.Servers[i]
 	pl.knownMore(k, i, from)
+	pl.knownElsewhere(k, i)
 	link := c.linkFrom(i, c.Primary)
 	if link == nil {
 		k.refuse("not_a_replica", "", "%s does not replicate from %s", to.Name, from.Name)
@@ -271,6 +272,30 @@ func (pl planner) knownMore(k *checks, to int, from topology.Server) {
 		}
 		k.doubt("replica_ahead_down", fmt.Sprintf("bring %s back, or override and lose what only it has", s.Name),
 			"%s, which does not answer (%s), has received more from %s than %s has", s.Name, s.Evidence, from.Name, pl.c.Servers[to].Name)
+	}
+}
+
+// knownElsewhere refuses while a server that does not replicate from the primary
+// has replicated more: there is another primary, or was.
+func (pl planner) knownElsewhere(k *checks, to int) {
+	c := pl.c
+	replicas := c.Graph.Replicas(c.Primary, false)
+	have := gtid.Progress{Applied: c.Servers[to].CurrentPos}
+	if link := c.linkFrom(to, c.Primary); link != nil {
+		have.Received = link.Received
+	}
+	for j, s := range c.Servers {
+		if j == to || j == c.Primary || !s.Up() || s.SameAs != "" || slices.Contains(replicas, j) || slices.Contains(c.Graph.Below(c.Primary, false), j) {
+			continue
+		}
+		for id := range s.SlavePos.All() {
+			got, ok := have.Have().Get(id.Domain)
+			if ok && (got.Seq > id.Seq || got == id) || c.Servers[to].BinlogState.Contains(id) {
+				continue
+			}
+			k.doubt("elsewhere_ahead", "see which server it replicates from, and make that the primary", "%s, which does not replicate from %s, has replicated %s, which %s lacks", s.Name, c.Servers[c.Primary].Name, id, c.Servers[to].Name)
+			break
+		}
 	}
 }
 

@@ -141,7 +141,7 @@ func TestFailoverPlansAreSafe(t *testing.T) {
 			requireNoSecret(t, plan.String(), string(data))
 		}
 	}
-	require.Greater(t, plans, clusters/5)
+	require.Greater(t, plans, clusters/6)
 	require.Greater(t, already, 10)
 }
 

@@ -42,7 +42,7 @@ func Stray(c Cluster, i int) (reason string, lasting bool) {
 	case link.IO == "No" && !former:
 		return "", false // stopped by a person, or by an error that is reported
 	case former:
-		return fmt.Sprintf("%s is set to replicate from %s, which was the primary before", s.Name, src.Name), true
+		return fmt.Sprintf("%s is set to replicate from %s, which was the primary before", s.Name, src.Name), false
 	case link.IO != "Yes":
 		return fmt.Sprintf("%s is set to replicate from %s (%s) and cannot", s.Name, src.Name, src.Evidence), true
 	case len(c.Graph.Sources(sources[0])) > 0:
