@@ -4,11 +4,13 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -56,13 +58,16 @@ func main() {
 	seeds := flag.Int("seeds", 2000, "runs after which a mutant counts as not found")
 	only := flag.String("only", "", "only mutants whose rule contains this text")
 	flag.Parse()
-	if err := run(*seeds, *only); err != nil {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, *seeds, *only); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
+		stop()
 		os.Exit(1)
 	}
 }
 
-func run(seeds int, only string) error {
+func run(ctx context.Context, seeds int, only string) error {
 	dir, err := os.MkdirTemp("", "lockstep-mutants-")
 	if err != nil {
 		return err
@@ -74,7 +79,7 @@ func run(seeds int, only string) error {
 		if !strings.Contains(m.rule, only) {
 			continue
 		}
-		rule, runs, seed, err := try(dir, m, seeds)
+		rule, runs, seed, err := try(ctx, dir, m, seeds)
 		if err != nil {
 			return fmt.Errorf("%s: %w", m.rule, err)
 		}
@@ -91,7 +96,7 @@ func run(seeds int, only string) error {
 }
 
 // try builds the simulation with one rule broken and runs it until that shows.
-func try(dir string, m mutant, seeds int) (rule, runs, seed string, err error) {
+func try(ctx context.Context, dir string, m mutant, seeds int) (rule, runs, seed string, err error) {
 	text, err := os.ReadFile(m.file)
 	if err != nil {
 		return "", "", "", err
@@ -115,11 +120,11 @@ func try(dir string, m mutant, seeds int) (rule, runs, seed string, err error) {
 		return "", "", "", err
 	}
 	binary := filepath.Join(dir, "sim.test")
-	build := exec.Command("go", "test", "-c", "-vet=off", "-overlay", filepath.Join(dir, "overlay.json"), "-o", binary, "./internal/sim")
+	build := exec.CommandContext(ctx, "go", "test", "-c", "-vet=off", "-overlay", filepath.Join(dir, "overlay.json"), "-o", binary, "./internal/sim")
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", "", "", fmt.Errorf("%w: %s", err, out)
 	}
-	out, err := exec.Command(binary, "-test.run", "^TestInvariants$", "-stop", "-seeds", fmt.Sprint(seeds)).CombinedOutput()
+	out, err := exec.CommandContext(ctx, binary, "-test.run", "^TestInvariants$", "-stop", "-seeds", fmt.Sprint(seeds)).CombinedOutput()
 	if hit := found.FindSubmatch(out); hit != nil {
 		return string(hit[3]), string(hit[1]), string(hit[2]), nil
 	}
