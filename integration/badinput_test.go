@@ -366,7 +366,7 @@ func TestNothingWritable(t *testing.T) {
 	after := start(t, configOf(c, named("after")))
 	v = until(t, after, 5*time.Second, "the majority is held", func(v monitor.View) bool { return v.Monitor.Primary })
 	require.Nil(t, v.Primary)
-	require.Contains(t, v.Reason, "no writable server: s1 read-only; s2 read-only; s3 read-only")
+	require.Contains(t, v.Reason, "s1 is read-only; it replicates from nobody, 2 of 2 other servers replicate from it")
 	c.Servers[0].MustExec(t, "SET GLOBAL read_only=0")
 	until(t, after, 5*time.Second, "s1 is offered", offers("s1"))
 }
