@@ -20,8 +20,11 @@ type memory struct {
 	// followed is true where offered was published by another monitor, not chosen
 	// by this one.
 	followed bool
-	// offeredAt is when the chosen server was offered, or promoted, last.
+	// offeredAt is when the chosen server was offered, or promoted, last. led is true
+	// where this monitor has had the majority without a break since it did that
+	// itself: then nobody else can have moved the primary.
 	offeredAt time.Duration
+	led       bool
 	// promoted is the server that an operation of this monitor has made the primary
 	// under the majority that it has.
 	promoted string
@@ -71,7 +74,7 @@ type scene struct {
 // monitor can name a server that would accept a write.
 func decideOffer(s scene, m memory) (offer, memory) {
 	if s.d.Role == election.Secondary {
-		m.promoted = ""
+		m.promoted, m.led = "", false
 		o, m := follow(s, m)
 		if o.name != "" {
 			m.offeredAt = s.now
@@ -79,13 +82,13 @@ func decideOffer(s scene, m memory) (offer, memory) {
 		return o, m
 	}
 	c := topology.ChoosePrimary(s.servers, s.graph, m.chosen)
-	if s.now-m.offeredAt > s.timing.Notice {
+	if !m.led && s.now-m.offeredAt > s.timing.Notice {
 		// What this monitor remembers is old: others may have moved the primary since.
 		if anew := topology.ChoosePrimary(s.servers, s.graph, ""); c.Usable || anew.Usable {
 			c = anew
 		}
 	} else if m.chosen != "" && c.Name != m.chosen && !c.Usable {
-		// It was offered a moment ago: the answers can be older than its promotion.
+		// Nobody else has moved it; answers can be older than its promotion.
 		c.Name = m.chosen
 	}
 	m.restarted(s, c.Name)
@@ -141,7 +144,7 @@ func decideOffer(s scene, m memory) (offer, memory) {
 			return o, m
 		}
 	}
-	o.name, m.offered, m.offeredAt = c.Name, c.Name, s.now
+	o.name, m.offered, m.offeredAt, m.led = c.Name, c.Name, s.now, true
 	return o, m
 }
 

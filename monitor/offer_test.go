@@ -10,6 +10,7 @@ import (
 	"github.com/lockstep-ha/lockstep/election"
 	"github.com/lockstep-ha/lockstep/locks"
 	"github.com/lockstep-ha/lockstep/topology"
+	"github.com/lockstep-ha/lockstep/topology/gtid"
 )
 
 const offerNow = 100 * time.Second
@@ -69,7 +70,7 @@ func TestPrimaryPublishesThenOffers(t *testing.T) {
 	require.Equal(t, "s1", o.publish)
 	require.Empty(t, o.unpublish)
 	require.Equal(t, "s1", o.name, "on condition that the lock is got")
-	require.Equal(t, memory{chosen: "s1", offered: "s1", offeredAt: offerNow}, m)
+	require.Equal(t, memory{chosen: "s1", offered: "s1", offeredAt: offerNow, led: true}, m)
 	require.Equal(t, st.d.Lease, o.deadline)
 
 	st.rows[0].PrimaryLock.State = locks.Self
@@ -360,6 +361,8 @@ func TestOldMemoryYields(t *testing.T) {
 	st.servers[2].Replication[0].Host, st.servers[2].Replication[0].SourceServerID = "10.0.0.2", 2
 	_, m := st.decide(memory{chosen: "s1", offeredAt: offerNow - st.timing.Notice - 1})
 	require.Equal(t, "s2", m.chosen)
+	_, m = st.decide(memory{chosen: "s1", led: true})
+	require.Equal(t, "s1", m.chosen, "nobody else can have moved it")
 	_, m = st.decide(memory{chosen: "s1", offeredAt: offerNow - st.timing.Notice})
 	require.Equal(t, "s1", m.chosen)
 }
@@ -378,4 +381,27 @@ func TestStalePublicationIsNotFollowed(t *testing.T) {
 	st.d.Tally.Mode = election.MajorityOfRunning
 	o, _ = st.decide(memory{})
 	require.Equal(t, "s1", o.name, "its holder may reach fewer servers")
+}
+
+// TestLeaderKeepsReadOnlyPrimary: while a monitor leads without a break, a server
+// that stands alone with transactions of its own does not become the primary
+// because a person has set the primary read-only.
+func TestLeaderKeepsReadOnlyPrimary(t *testing.T) {
+	t.Parallel()
+	st := newStage(t, election.Primary)
+	at := func(i int, pos, logged string) {
+		p, err := gtid.ParsePosition(pos)
+		require.NoError(t, err)
+		b, err := gtid.ParseState(logged)
+		require.NoError(t, err)
+		st.servers[i].CurrentPos, st.servers[i].BinlogPos, st.servers[i].BinlogState = p, p, b
+	}
+	at(0, "0-1-9", "0-1-9")
+	at(1, "0-1-9", "0-1-9")
+	at(2, "0-3-10", "0-1-9,0-3-10")
+	st.servers[0].ReadOnly, st.servers[2].Replication = topology.Yes, nil
+	_, m := st.decide(memory{chosen: "s1", led: true})
+	require.Equal(t, "s1", m.chosen)
+	_, m = st.decide(memory{chosen: "s1"})
+	require.Equal(t, "s3", m.chosen, "another monitor may have promoted it")
 }

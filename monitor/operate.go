@@ -277,7 +277,7 @@ func (m *Monitor) advance(ctx context.Context, h *hands) (again time.Duration) {
 // turn makes the server that an operation has promoted the chosen primary. The
 // operation has waited for as long as stale views of others can name the one before.
 func (m *Monitor) turn(h *hands, run *operation.Run) {
-	m.mem = memory{chosen: run.Plan.To, promoted: run.Plan.To, offeredAt: h.Now()}
+	m.mem = memory{chosen: run.Plan.To, promoted: run.Plan.To, offeredAt: h.Now(), led: true}
 	m.ops.former[run.Plan.From] = true
 	delete(m.ops.former, run.Plan.To)
 	if run.Plan.Kind == operation.Failover {

@@ -106,16 +106,18 @@ func (m *Monitor) stalled(servers []topology.Server) {
 	}
 }
 
-// outdated marks a primary as failed that was started again, that nobody may write
-// to, or that nothing replicates from at the moment, and that lacks transactions
-// which a replica has: it must not go on from where it is.
+// outdated marks a primary as failed that lacks transactions which a replica has,
+// and that was started again, or is read-only, or is not offered while nothing
+// replicates from it: it must not go on from where it is. One that replicates can
+// seem to be behind for one answer.
 func (m *Monitor) outdated(servers []topology.Server) {
 	i := indexOf(servers, m.mem.chosen)
 	if i < 0 || !servers[i].Up() {
 		return
 	}
 	moving := m.foreground() && m.ops.current.Plan.Kind != operation.Failover
-	if !m.mem.unproven && (moving || (servers[i].ReadOnly != topology.Yes && len(topology.NewGraph(servers).Below(i, true)) > 0)) {
+	works := servers[i].ReadOnly != topology.Yes && (m.mem.offered == servers[i].Name || len(topology.NewGraph(servers).Below(i, true)) > 0)
+	if !m.mem.unproven && (moving || works) {
 		return
 	}
 	if ahead := topology.Ahead(servers, i, false); ahead != "" {

@@ -133,8 +133,7 @@ func sweep(dir string, age time.Duration) {
 }
 
 var ports struct {
-	mu    sync.Mutex
-	given map[int]bool
+	mu sync.Mutex
 	// claims are the files whose locks keep the ports; they end with the process.
 	claims []*os.File
 }
@@ -157,21 +156,15 @@ func claim(port int) (bool, error) {
 	return true, nil
 }
 
-// freePort returns a port that is free now and was not returned before. It is
+// freePort returns a port that is free now and that nobody has claimed. It is
 // below the ports that the system gives to clients, so that a server finds it
 // free again after a restart, and so that no client can be connected to itself.
 func freePort() (int, error) {
 	ports.mu.Lock()
 	defer ports.mu.Unlock()
-	if ports.given == nil {
-		ports.given = map[int]bool{}
-	}
 	var last error
 	for range 200 {
 		port := 15000 + rand.IntN(15000)
-		if ports.given[port] {
-			continue
-		}
 		// The claim comes first: to listen for a look at it would get in the way of
 		// whoever has it.
 		mine, err := claim(port)
@@ -179,7 +172,6 @@ func freePort() (int, error) {
 			last = err
 			continue
 		}
-		ports.given[port] = true
 		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))) //nolint:noctx // it does not wait
 		if err != nil {
 			last = err

@@ -279,13 +279,13 @@ func (pl planner) knownMore(k *checks, to int, from topology.Server) {
 // has replicated more: there is another primary, or was.
 func (pl planner) knownElsewhere(k *checks, to int) {
 	c := pl.c
-	replicas := c.Graph.Replicas(c.Primary, false)
+	below := c.Graph.Below(c.Primary, false)
 	have := gtid.Progress{Applied: c.Servers[to].CurrentPos}
 	if link := c.linkFrom(to, c.Primary); link != nil {
 		have.Received = link.Received
 	}
 	for j, s := range c.Servers {
-		if j == to || j == c.Primary || !s.Up() || s.SameAs != "" || slices.Contains(replicas, j) || slices.Contains(c.Graph.Below(c.Primary, false), j) {
+		if j == to || j == c.Primary || !s.Up() || s.SameAs != "" || slices.Contains(below, j) {
 			continue
 		}
 		for id := range s.SlavePos.All() {

@@ -35,7 +35,7 @@ var mutants = []mutant{
 	{"only a usable server is published", "monitor/offer.go", "allowed := c.Usable", "allowed := c.Name != \"\""},
 	{"a publication needs both locks of one holder", "monitor/offer.go", "case r.Published() && sv.Writable():", "case r.PrimaryLock.State == locks.Other && sv.Writable():"},
 	{"a stale publication is not followed", "monitor/offer.go", "case r.Published() && noMajority(s.d.Tally):", "case false:"},
-	{"a monitor that was cut off looks anew", "monitor/offer.go", "if s.now-m.offeredAt > s.timing.Notice {", "if false {"},
+	{"a monitor that was cut off looks anew", "monitor/offer.go", "if !m.led && s.now-m.offeredAt > s.timing.Notice {", "if false {"},
 	{"a primary that started again is compared with its replicas", "monitor/offer.go", "if c.Usable && m.unproven {", "if false {"},
 	{"an unreachable primary is replaced when its locks are gone", "monitor/operation/detect.go", "max(p.LockSentAt, s.MajoritySince)+s.Timing.StaleAfter()", "0"},
 	{"a dead primary has closed the connection", "monitor/operation/detect.go", "case !p.PeerClosed:", "case false:"},
