@@ -202,6 +202,10 @@ func follow(s scene, m memory) (offer, memory) {
 		switch {
 		case r.Published() && noMajority(s.d.Tally):
 			why = append(why, fmt.Sprintf("%s carries the primary lock of %s, which cannot have the majority: %d of %d votes are free", sv.Name, r.PrimaryLock.Holder, s.d.Tally.Free, s.d.Tally.Total))
+		case r.Published() && m.mayTakeWrites(s, sv.Name):
+			why = append(why, fmt.Sprintf("%s carries the primary lock, but %s, which was offered a moment ago, may still take writes", sv.Name, m.chosen))
+		case r.Published() && len(s.graph.Below(i, true)) == 0 && topology.Ahead(s.servers, i, false) != "":
+			why = append(why, fmt.Sprintf("%s carries the primary lock, but nothing replicates from it, and %s", sv.Name, topology.Ahead(s.servers, i, false)))
 		case r.Published() && sv.Writable():
 			found = append(found, i)
 		case r.Published():
@@ -247,6 +251,20 @@ func follow(s scene, m memory) (offer, memory) {
 		o.again = max((s.now-m.vanished)/2, 20*time.Millisecond)
 	}
 	return o, m
+}
+
+// mayTakeWrites reports whether another server than the one named was offered until
+// less than a wait_timeout ago and is neither seen to be read-only nor refuses
+// connections. Such a primary is not replaced: one that is silent has been so for
+// longer when it is. So the lock on the other server is stale, and gone when its
+// session has idled out.
+func (m memory) mayTakeWrites(s scene, name string) bool {
+	i := indexOf(s.servers, m.chosen)
+	if i < 0 || m.chosen == name || m.offeredAt == 0 || s.now-m.offeredAt >= s.timing.WaitTimeout {
+		return false
+	}
+	sv := s.servers[i]
+	return sv.Writable() || (!sv.Up() && sv.Evidence != topology.Refused)
 }
 
 // noMajority reports whether nobody but this monitor can have the majority, since so

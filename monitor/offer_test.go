@@ -405,3 +405,44 @@ func TestLeaderKeepsReadOnlyPrimary(t *testing.T) {
 	_, m = st.decide(memory{chosen: "s1"})
 	require.Equal(t, "s3", m.chosen, "another monitor may have promoted it")
 }
+
+// TestFollowedPrimaryThatTakesWritesIsNotLeft: while the server that was followed is
+// writable, the lock that is seen on another is stale.
+func TestFollowedPrimaryThatTakesWritesIsNotLeft(t *testing.T) {
+	t.Parallel()
+	st := newStage(t, election.Secondary)
+	st.publishedOn(1, true)
+	st.servers[1].ReadOnly = topology.No
+	before := memory{chosen: "s1", offeredAt: offerNow - time.Second}
+	o, _ := st.decide(before)
+	require.NotEqual(t, "s2", o.name)
+	require.Contains(t, o.reason, "s1, which was offered a moment ago, may still take writes")
+	before.offeredAt = offerNow - st.timing.WaitTimeout
+	o, _ = st.decide(before)
+	require.Equal(t, "s2", o.name)
+	st.servers[0].ReadOnly = topology.Yes
+	before.offeredAt = offerNow
+	o, _ = st.decide(before)
+	require.Equal(t, "s2", o.name, "a switchover")
+	st.servers[0].Evidence = topology.TimedOut
+	o, _ = st.decide(before)
+	require.NotEqual(t, "s2", o.name, "one that is silent is not replaced so soon")
+	st.servers[0].Evidence = topology.Refused
+	o, _ = st.decide(before)
+	require.Equal(t, "s2", o.name, "a failover of a dead primary")
+}
+
+// TestPublishedPrimaryThatLacksTransactions is one that was replaced meanwhile.
+func TestPublishedPrimaryThatLacksTransactions(t *testing.T) {
+	t.Parallel()
+	st := newStage(t, election.Secondary).publishedOn(0, true)
+	more, err := gtid.ParsePosition("0-2-10")
+	require.NoError(t, err)
+	st.servers[2].CurrentPos = more
+	o, _ := st.decide(memory{})
+	require.Equal(t, "s1", o.name, "a busy primary can seem to be behind its replicas")
+	st.servers[1].Replication[0].IO, st.servers[2].Replication[0].IO = "No", "No"
+	o, _ = st.decide(memory{})
+	require.Empty(t, o.name)
+	require.Contains(t, o.reason, "nothing replicates from it, and s3 has transactions that it lacks")
+}

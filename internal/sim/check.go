@@ -13,7 +13,8 @@ type checker struct {
 	c      *cluster
 	writes []*write
 	// published is the server that last got the primary lock.
-	published *server
+	published   *server
+	publishedAt time.Duration
 	// away are the servers that the monitor which published it could not ask.
 	away   map[*server]bool
 	checks int
@@ -115,6 +116,9 @@ func (k *checker) locked(s *server, name string) {
 		return
 	}
 	before := k.published
+	if k.published != s {
+		k.publishedAt = c.w.now
+	}
 	k.published = s
 	if s.readOnly {
 		c.w.fail("P0", "%s publishes %s, which is read-only", by, s.name)
@@ -132,6 +136,10 @@ func (k *checker) locked(s *server, name string) {
 			continue
 		}
 		w.lost = true
+		if s.threw[w.gtid] {
+			c.w.fail("P1", "%s publishes %s, which had received %s and has thrown it away", by, s.name, w.gtid)
+			return
+		}
 		for _, y := range c.servers {
 			cn := m.conns[y.index]
 			if y == s || y == w.on || y == before || !y.running() || !y.holds(w.gtid) || !cn.server.Up() || !c.net.open(&m.node, &y.node) {
@@ -157,22 +165,33 @@ func (k *checker) written(s *server, w *write) {
 	}
 	k.checks++
 	for _, o := range c.servers {
-		if h := o.locks[primaryLock]; o != s && h != nil && o.running() && strings.HasPrefix(h.owner, "m") {
+		if h := o.locks[primaryLock]; o != s && h != nil && o.running() && c.owned(o, h) {
 			c.w.fail("P2", "%s is written to through the view of %s while %s carries the primary lock of %s", s.name, w.from.name, o.name, h.owner)
 		}
 	}
 }
 
+// owned reports whether a session is one that a monitor still has: the lock of a
+// session that its monitor has given up, on a server that stood still, is stale.
+func (c *cluster) owned(s *server, ses *session) bool {
+	for _, m := range c.monitors {
+		if m != nil && !m.gone && m.conns[s.index].ses == ses {
+			return true
+		}
+	}
+	return false
+}
+
 // acked is called when a client is told that its write is done: P1 for a primary
-// that was replaced. It may be told so only through a replica that the monitor
-// which replaced it could not reach.
+// that was replaced. Where the write was begun before that it may be told so
+// through a replica that the monitor which replaced it could not reach.
 func (k *checker) acked(w *write, by *server) {
 	if !k.exclusive() || !w.safe || k.published == nil || k.published == w.on || k.published.holds(w.gtid) {
 		return
 	}
 	k.checks++
 	w.lost = true
-	if !k.away[by] {
+	if !k.away[by] || w.sent > k.publishedAt {
 		k.c.w.fail("P1", "%s, which was replaced by %s, acknowledges %s through %s", w.on.name, k.published.name, w.gtid, by.name)
 	}
 }
@@ -212,7 +231,7 @@ func (k *checker) converged() {
 		if s.follows(primary) && s.readOnly {
 			continue
 		}
-		if c.opt.Lossy && len(s.links) > 0 && s.links[0].errno == 1236 {
+		if c.opt.Lossy && len(s.links) > 0 && (s.links[0].errno == 1236 || !s.links[0].sql) {
 			continue // it has what its source has lost
 		}
 		errant := false

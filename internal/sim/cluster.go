@@ -133,7 +133,7 @@ func newCluster(seed uint64, o Options, keep bool) *cluster {
 	c.check = &checker{c: c}
 	for i := range o.Servers {
 		s := &server{node: node{name: fmt.Sprintf("s%d", i+1)}, c: c, index: i, id: uint32(i + 1), up: true, boots: 1,
-			rate: c.drift(), sessions: map[uint64]*session{}, locks: map[string]*session{}, place: map[gtid.GTID]int{}, highest: make([]gtid.GTID, o.Servers), killConn: 5,
+			rate: c.drift(), sessions: map[uint64]*session{}, locks: map[string]*session{}, place: map[gtid.GTID]int{}, threw: map[gtid.GTID]bool{}, highest: make([]gtid.GTID, o.Servers), killConn: 5,
 			rng: generator(seed, fmt.Sprintf("server %d", i))}
 		s.cnf.readOnly = o.ReadOnly
 		s.cnf.semi = semiSync{primary: o.SemiSync && (i == 0 || o.Everywhere), replica: o.SemiSync}

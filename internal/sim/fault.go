@@ -234,6 +234,54 @@ var faults = []fault{
 			})
 		}
 	}},
+	// "It counts only where the rest could not acknowledge a commit."
+	{kind: "aimed: only the primary monitor is told that the primary is dead", weight: 3, split: true, forged: true, do: func(c *cluster, f Fault) {
+		l, p := c.leader(), c.primary()
+		if l == nil {
+			return
+		}
+		c.net.refuse[[2]string{l.name, p.name}] = c.w.now + f.For
+		for i, s := range c.servers {
+			if s == p || f.B>>i&1 == 0 {
+				continue
+			}
+			if f.A%2 == 0 {
+				// It reaches a replica that the primary has lost.
+				c.net.cut(p.name, s.name, c.w.now+f.For)
+				for _, k := range s.links {
+					if k.from == p && k.connected {
+						k.begin()
+					}
+				}
+			} else {
+				c.net.cut(l.name, s.name, c.w.now+f.For)
+			}
+		}
+	}},
+	// "Nothing that a candidate has received is thrown away."
+	{kind: "aimed: the primary ends while its replicas lag", weight: 3, do: func(c *cluster, f Fault) {
+		p := c.primary()
+		for _, s := range c.servers {
+			c.slowApply[s.name] = c.w.now + 10*time.Second
+		}
+		c.w.after(5*time.Second, func() { c.crash(p, f.A%2 == 0, f.For+10*time.Second) })
+	}},
+	// "Server lock and primary lock have the same holder, which may have the majority."
+	{kind: "aimed: a replaced primary goes on when its monitor has gone", weight: 2, split: true, do: func(c *cluster, f Fault) {
+		l, p := c.leader(), c.primary()
+		if l == nil {
+			return
+		}
+		t := c.opt.timing()
+		d := t.StaleAfter() + t.FailoverAfter() + 3*time.Second
+		p.freeze(c.w.now + d)
+		c.w.after(time.Duration(f.A%1000)*time.Millisecond, func() { c.net.cut(l.name, p.name, c.w.now+d) })
+		c.w.after(d-time.Duration(f.B%500)*time.Millisecond, func() {
+			if c.leader() == l {
+				c.restart(l.index, f.For, func(m *instance) { c.kill(m, false) })
+			}
+		})
+	}},
 	// "Killed together, the monitor and the primary."
 	{kind: "aimed: primary monitor and primary end together", weight: 2, do: func(c *cluster, f Fault) {
 		if l := c.leader(); l != nil {

@@ -71,9 +71,10 @@ type server struct {
 	highest  []gtid.GTID       // of each server, by its id less one
 	slave    gtid.GTID         // gtid_slave_pos, the zero value for none
 	links    []*source
-	waiting  []*commit // that wait for an acknowledgement
-	acked    int       // how much of the log was acknowledged, by place
-	deferred []func()  // what arrived while the process stood still
+	threw    map[gtid.GTID]bool // received and thrown away without being applied
+	waiting  []*commit          // that wait for an acknowledgement
+	acked    int                // how much of the log was acknowledged, by place
+	deferred []func()           // what arrived while the process stood still
 	pos      positions
 
 	rng *rand.Rand
