@@ -202,8 +202,18 @@ const (
 	contestLong  = 60 * time.Millisecond
 )
 
-// maxBackoff bounds the random wait after failed attempts, in intervals.
+// maxBackoff is the number of failed attempts from which on the wait before the
+// next one grows no more.
 const maxBackoff = 3
+
+// backoff bounds the random wait after failed attempts. The first is short:
+// sessions that end one after the other refuse the first lock for a moment.
+func backoff(interval time.Duration, failures int) time.Duration {
+	if failures <= 1 {
+		return min(interval/2, 2*contestLong)
+	}
+	return interval * time.Duration(failures) / 2
+}
 
 // Step computes the next state and what to do. s is not changed.
 func Step(c Config, s State, o Observation, rng *rand.Rand) (State, Decision) {
@@ -338,7 +348,7 @@ func (s *State) follow(c Config, before State, o Observation, rng *rand.Rand, d 
 	if before.Attempting {
 		// The attempt before this recount gained no majority.
 		s.Failures = min(before.Failures+1, maxBackoff)
-		s.TryAt = o.Now + time.Duration(rng.Int64N(int64(c.Timing.Interval)*int64(s.Failures)/2+1))
+		s.TryAt = o.Now + time.Duration(rng.Int64N(int64(backoff(c.Timing.Interval, s.Failures))+1))
 		d.Again = s.TryAt - o.Now + time.Millisecond
 		return
 	}

@@ -60,6 +60,26 @@ func TestEnforceReadOnly(t *testing.T) {
 	require.Equal(t, "1", c.Primary().MustQuery(t, "SELECT @@read_only"))
 }
 
+// TestLeftoverConnection has the primary keep a stopped connection to a replica, as a
+// promotion that was cut short leaves it.
+func TestLeftoverConnection(t *testing.T) {
+	c := operated(t, 3, nil)
+	p, s2 := c.Primary(), c.Servers[1]
+	point := fmt.Sprintf("CHANGE MASTER TO MASTER_HOST='127.0.0.1', MASTER_PORT=%s, MASTER_USER='x', MASTER_USE_GTID=slave_pos", s2.MustQuery(t, "SELECT @@port"))
+	p.MustExec(t, point)
+	m := leader(t, configOf(c, byHand))
+	ticksLater(t, m, 3, func(v monitor.View) { require.True(t, offers("s1")(v), v.Reason) })
+	require.False(t, alone(t, p), "nothing is changed by surprise")
+	m.stop()
+	m = leader(t, configOf(c, byHand, policy(func(p *operation.Policy) { p.AutoRejoin = true })))
+	until(t, m, 10*time.Second, "it is removed", func(v monitor.View) bool {
+		require.True(t, offers("s1")(v), v.Reason)
+		return alone(t, p)
+	})
+	oneTopology(t, m, c, "s1")
+	require.Empty(t, m.Operations())
+}
+
 // TestNothingByDefault has a monitor without a policy see a writable replica, a
 // server that stands alone, and then a dead primary: it says so and changes nothing.
 func TestNothingByDefault(t *testing.T) {

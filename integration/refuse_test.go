@@ -394,6 +394,10 @@ func TestRejoinRefused(t *testing.T) {
 	before := atRest(t, c.Servers...)
 	r := refusedAs(t, m, rejoin("s2"), "errant", "s2 has transactions that s1 never had", errant, "it is not joined", "backup of s1")
 	require.False(t, r.Force)
+	require.Eventually(t, func() bool {
+		r = refusedAs(t, m, rejoin("s2"), "errant", "s2 has transactions that s1 never had")
+		return contains(r.Text, "its binary log has 2 of them", errant, `"INSERT INTO app.t VALUES (100)"`, `"INSERT INTO app.t VALUES (101)"`)
+	}, 5*time.Second, 50*time.Millisecond, "what they did is said")
 	r = refusedAs(t, m, rejoin("s3"), "gtid", "s3 cannot replicate from s1", "purged")
 	require.False(t, r.Force)
 	forced := rejoin("s2")

@@ -2,6 +2,7 @@ package monitor
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/lockstep-ha/lockstep/election"
@@ -53,6 +54,11 @@ func (m *Monitor) build(s scene, o offer, began, took time.Duration) *View {
 		v.Notes = append(v.Notes, guarantees(sv, m.d.cfg.Quorum)...)
 	}
 	faults := topology.ClusterFaults(s.servers, s.graph, primary)
+	if len(m.running()) > 0 {
+		for i := range faults {
+			faults[i] = slices.DeleteFunc(faults[i], func(f topology.Fault) bool { return f.Code == topology.CodeNotReplicating })
+		}
+	}
 	for i, sv := range s.servers {
 		lag := topology.Lag{}
 		if i != primary && len(sv.Replication) > 0 {

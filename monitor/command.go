@@ -25,7 +25,7 @@ var (
 // Action is what a person may ask a monitor to do.
 type Action string
 
-// Actions. Those up to SetDrain are for the primary monitor; they are kept where
+// Actions. Those up to ActDrain are for the primary monitor; they are kept where
 // all monitors read them.
 const (
 	ActFailover         Action = "failover"

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/lockstep-ha/lockstep/monitor/operation"
@@ -62,6 +63,9 @@ func (m *Monitor) enforce(ctx context.Context, h *hands) {
 	if (m.d.cfg.Policy.EnforceWritable || m.d.cfg.Policy.FenceOnLostMajority || m.interrupted(p.Name)) && p.ReadOnly == topology.Yes && len(h.s.graph.Follows(primary)) == 0 && !m.anotherWritable(h.s, primary) && topology.Overtaken(h.s.servers, primary) == "" {
 		calls = append(calls, operation.Call{Server: p.Name, SQL: mariadb.SetWritable(), Limit: m.timing.Timeout})
 	}
+	if link := m.leftover(h, primary); link != nil {
+		calls = append(calls, operation.Call{Server: p.Name, SQL: mariadb.ForgetSource(link.Name), Limit: m.timing.Timeout})
+	}
 	if m.fences() {
 		below := h.s.graph.Below(primary, false)
 		for i, sv := range h.s.servers {
@@ -83,6 +87,11 @@ func (m *Monitor) enforce(ctx context.Context, h *hands) {
 	}
 	for i, a := range h.Execute(ctx, calls) {
 		name, on := calls[i].Server, calls[i].Server == p.Name
+		if strings.HasPrefix(calls[i].SQL, "RESET SLAVE") {
+			m.ops.fenceAt[name] = h.Now() + m.timing.Settle
+			m.log.Warn().Str("event", "leftover_removed").Str("server", name).AnErr("error", a.Err).Msg("a stopped replication connection to a replica of the primary was removed from it")
+			continue
+		}
 		m.ops.fenceAt[name] = h.Now() + m.timing.Interval
 		if a.Err == nil {
 			delete(m.ops.writable, name)
@@ -134,6 +143,23 @@ func (m *Monitor) waiting(ctx context.Context, h *hands, name string) string {
 		return fmt.Sprintf("; %s commits wait there for a semi-sync acknowledgement that will not come, and while they do nothing else is committed; they are not ended, since that would commit them there alone", n)
 	}
 	return ""
+}
+
+// leftover is a stopped connection of the primary to a server that replicates from
+// it, nil for none: a promotion that was cut short leaves it, and the primary would
+// replicate in a ring when it is started anew.
+func (m *Monitor) leftover(h *hands, primary int) *topology.Replication {
+	p := h.s.servers[primary]
+	if !m.d.cfg.Policy.AutoRejoin || !p.Writable() || m.ops.current != nil || h.Now() < m.ops.fenceAt[p.Name] {
+		return nil
+	}
+	for _, i := range h.s.graph.Below(primary, true) {
+		link := topology.LinkTo(h.s.servers, h.s.graph, i, primary)
+		if link != nil && link.IO == "No" && link.SQL == "No" && gtid.Backlog(link.Received, p.SlavePos) == 0 {
+			return link
+		}
+	}
+	return nil
 }
 
 func (m *Monitor) anotherWritable(s scene, primary int) bool {
@@ -205,7 +231,9 @@ func (m *Monitor) planRejoin(ctx context.Context, h *hands, r operation.Request)
 			c.Graph = topology.NewGraph(c.Servers)
 		}
 	}
-	return operation.PlanRejoin(c, m.d.cfg.Policy, r, m.history(ctx, h, c))
+	plan, err := operation.PlanRejoin(c, m.d.cfg.Policy, r, m.history(ctx, h, c))
+	m.nameErrant(ctx, h, c, r.To, err)
+	return plan, err
 }
 
 // history asks the primary for the start of its oldest binary log.
@@ -242,6 +270,7 @@ func (m *Monitor) operationFaults() []FaultView {
 		}
 	}
 	out = append(out, m.writeProbeFault()...)
+	out = append(out, m.diskFaults()...)
 	if m.shared.problem != "" {
 		out = append(out, FaultView{Code: "state_not_kept", Text: m.shared.problem,
 			Remedy: fmt.Sprintf("grant the monitor CREATE, SELECT, INSERT, UPDATE ON `%s`.*, or set state_schema = \"\"", m.d.cfg.Policy.StateSchema)})

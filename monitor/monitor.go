@@ -50,6 +50,7 @@ type Monitor struct {
 	ops      operations
 	shared   shared
 	writes   writes
+	disks    disks
 	lag      topology.LagTracker
 	logged   loggedState
 	ticks    uint64

@@ -45,6 +45,8 @@ type operations struct {
 	last   *hands
 	serial int
 	closed []operation.Record
+	// errant is what the binary logs of servers that are not joined say.
+	errant map[string]errant
 	// notYet is why no failover is started though the primary has failed.
 	notYet string
 	logged map[string]int
@@ -56,7 +58,7 @@ type operations struct {
 func newOperations() operations {
 	return operations{joins: map[string]*operation.Run{}, joinAt: map[string]time.Duration{}, fenceAt: map[string]time.Duration{},
 		writable: map[string]string{}, strayAt: map[string]time.Duration{}, former: map[string]bool{},
-		refused: map[string]operation.Refusal{}, logged: map[string]int{}}
+		refused: map[string]operation.Refusal{}, errant: map[string]errant{}, logged: map[string]int{}}
 }
 
 // assess looks for a failed primary. It runs in every tick, whatever the role.
@@ -109,6 +111,7 @@ func (m *Monitor) operate(ctx context.Context, fleet Fleet, s scene) (again time
 	}
 	m.answer(func(c Command) (Reply, error) { return m.command(ctx, h, c) })
 	m.failover(ctx, h)
+	m.leaveLowDisk(h)
 	chosen := m.mem.chosen
 	again = soonest(again, m.advance(ctx, h))
 	if m.foreground() || m.mem.chosen != chosen {

@@ -22,6 +22,7 @@ func (m *Monitor) tick(ctx context.Context, fleet Fleet) (again time.Duration) {
 	m.forgetStale(began)
 	servers, rows := fleet.Observe(ctx)
 	m.settings(servers)
+	m.lookAtDisks(ctx, fleet, servers)
 	m.stalled(servers)
 	m.outdated(servers)
 	m.releaseDuplicates(ctx, fleet, servers, rows)

@@ -33,9 +33,9 @@ type Ranking struct {
 //
 // Of the servers that can be promoted the one that has received the most is
 // the best, since nothing that a replica has may be lost; of those the one that
-// has applied the most, since it is ready first. Only among equals do the
-// promotion rule, the site of the primary and at last the order of the servers
-// decide. Where two have
+// has applied the most, since it is ready first. Only among equals do space on
+// its disk, the promotion rule, the site of the primary and at last the order of
+// the servers decide. Where two have
 // transactions that the other lacks, the domain of the primary decides; where it
 // does not, there is no best one.
 //
@@ -77,6 +77,7 @@ func RankCandidates(servers []Server, g Graph, primary int) Ranking {
 		x, y := servers[able[a]], servers[able[b]]
 		site := servers[primary].Site
 		return cmp.Or(
+			compareBool(x.LowDisk != "", y.LowDisk != ""),
 			-compareBool(x.Promotion == Prefer, y.Promotion == Prefer),
 			-compareBool(x.Site == site, y.Site == site),
 			cmp.Compare(a, b))
@@ -84,7 +85,14 @@ func RankCandidates(servers []Server, g Graph, primary int) Ranking {
 	r.Best = servers[able[best]].Name
 	r.Reason = fmt.Sprintf("%s has received and applied the most of %d servers that can be promoted", r.Best, len(able))
 	if len(most.Best) > 1 {
-		r.Reason = fmt.Sprintf("%s is the first by promotion rule and site of %d servers that have received and applied the same", r.Best, len(most.Best))
+		by := "promotion rule and site"
+		if slices.ContainsFunc(most.Best, func(k int) bool { return servers[able[k]].LowDisk != "" }) {
+			by = "disk space, " + by
+		}
+		r.Reason = fmt.Sprintf("%s is the first by %s of %d servers that have received and applied the same", r.Best, by, len(most.Best))
+	}
+	if low := servers[able[best]].LowDisk; low != "" {
+		r.Reason += "; " + low
 	}
 	if n := backlog(best); n > 0 {
 		r.Reason += fmt.Sprintf("; it has yet to apply %d transactions", n)

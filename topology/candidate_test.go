@@ -46,6 +46,7 @@ func deadPrimary() Server {
 
 func TestBestCandidate(t *testing.T) {
 	prefer := func(s *Server) { s.Promotion = Prefer }
+	lowDisk := func(s *Server) { s.LowDisk = "little is free" }
 	site := func(name string) func(*Server) { return func(s *Server) { s.Site = name } }
 	for name, x := range map[string]struct {
 		two, three []func(*Server)
@@ -59,6 +60,8 @@ func TestBestCandidate(t *testing.T) {
 		"prefer among equals":                  {nil, []func(*Server){prefer}, "s3", "the same"},
 		"site of the primary":                  {[]func(*Server){site("far")}, nil, "s3", "the same"},
 		"prefer beats site":                    {[]func(*Server){site("far"), prefer}, nil, "s2", "the same"},
+		"disk space beats prefer":              {[]func(*Server){lowDisk, prefer}, nil, "s3", "the first by disk space, promotion rule and site of 2"},
+		"received beats disk space":            {nil, []func(*Server){lowDisk, received("0-1-101")}, "s3", "the most of 2 servers that can be promoted; little is free"},
 		"applied among equals":                 {[]func(*Server){at("0-1-99"), prefer}, nil, "s3", "the most"},
 		"one only":                             {[]func(*Server){mustNot}, nil, "s3", "of 1 servers"},
 		"each lacks something, of two domains": {[]func(*Server){received("0-1-101,5-1-1")}, []func(*Server){received("0-1-100,5-1-2")}, "", "no server has all transactions of all domains"},

@@ -18,6 +18,7 @@ const (
 	LabelAuthError   = "Auth Error"
 	LabelReadOnly    = "Read-only"
 	LabelLagging     = "Lagging"
+	LabelLowDisk     = "Low Disk"
 )
 
 // Labels names what server i is. primary is the index of the server that the
@@ -49,6 +50,9 @@ func Labels(servers []Server, g Graph, i, primary int, lag Lag, limit time.Durat
 	}
 	if s.Drain {
 		out = append(out, LabelDrained)
+	}
+	if s.LowDisk != "" {
+		out = append(out, LabelLowDisk)
 	}
 	switch {
 	case s.Up() || s.Evidence == TooManyConnections:
@@ -88,8 +92,50 @@ func ClusterFaults(servers []Server, g Graph, primary int) map[int][]Fault {
 			out[i] = append(out[i], Fault{"writable_beside_primary", fmt.Sprintf("%s is writable, but %s is the primary", s.Name, servers[primary].Name),
 				"SET GLOBAL read_only=1 on " + s.Name})
 		}
+		if more := replicationFaults(servers, i); i != primary && len(more) > 0 {
+			out[i] = append(out[i], more...)
+		}
 		for _, e := range g.External[i] {
 			out[i] = append(out[i], Fault{"external_source", fmt.Sprintf("%s replicates from %s, which is not in the configuration", s.Name, e), ""})
+		}
+	}
+	return out
+}
+
+// CodeNotReplicating is the code of the fault of a server whose replication has
+// stopped.
+const CodeNotReplicating = "not_replicating"
+
+// replicationFaults names the connections of a server that replicate nothing,
+// though their source is there.
+func replicationFaults(servers []Server, i int) []Fault {
+	s := servers[i]
+	if !s.Up() || s.Maintenance {
+		return nil
+	}
+	var out []Fault
+	for _, r := range s.Replication {
+		which, source := s.Name, findSource(servers, i, r)
+		if r.Name != "" {
+			which += " (connection " + r.Name + ")"
+		}
+		stopped := "START SLAVE on " + s.Name
+		if r.Name != "" {
+			stopped = "START SLAVE '" + r.Name + "' on " + s.Name
+		}
+		switch {
+		case r.SQL != "Yes" && r.SQLErrno != 0:
+			out = append(out, Fault{CodeNotReplicating, fmt.Sprintf("%s cannot apply what %s sends: error %d: %s", which, r.Address(), r.SQLErrno, r.SQLError),
+				"compare its data with the primary's, or seed it anew; then " + stopped})
+		case source >= 0 && !servers[source].Up():
+		case r.IO != "Yes" && r.IOErrno != 0:
+			out = append(out, Fault{CodeNotReplicating, fmt.Sprintf("%s receives nothing from %s: error %d: %s", which, r.Address(), r.IOErrno, r.IOError), ""})
+		case r.IO == "No" && r.SQL == "No":
+			out = append(out, Fault{CodeNotReplicating, fmt.Sprintf("%s does not replicate from %s: both threads are stopped", which, r.Address()), stopped})
+		case r.IO == "No":
+			out = append(out, Fault{CodeNotReplicating, fmt.Sprintf("%s receives nothing from %s: its IO thread is stopped", which, r.Address()), stopped})
+		case r.SQL == "No":
+			out = append(out, Fault{CodeNotReplicating, fmt.Sprintf("%s applies nothing from %s: its SQL thread is stopped", which, r.Address()), stopped})
 		}
 	}
 	return out

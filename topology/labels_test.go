@@ -85,6 +85,12 @@ func TestClusterFaults(t *testing.T) {
 		{"same id, down", []Server{server(1), server(2, sameID, down)}, 0, map[int][]string{}},
 		{"writable beside the primary", []Server{server(1), server(2, from(1))}, 0, map[int][]string{1: {"writable_beside_primary"}}},
 		{"writable, no primary", []Server{server(1), server(2)}, -1, map[int][]string{}},
+		{"threads", []Server{server(1), replica(2, 1, replication(func(r *Replication) { r.IO, r.SQL = "No", "No" })), replica(3, 1, replication(func(r *Replication) { r.SQL, r.SQLErrno, r.SQLError = "No", 1062, "duplicate" })),
+			replica(4, 1, replication(func(r *Replication) { r.IO = "No" })), replica(5, 1, replication(func(r *Replication) { r.SQL = "No" })),
+			replica(6, 1, replication(func(r *Replication) { r.IO, r.IOErrno, r.IOError = "Connecting", 1045, "denied" })), replica(7, 1, replication(func(r *Replication) { r.IO = "Connecting" }))}, 0,
+			map[int][]string{1: {CodeNotReplicating}, 2: {CodeNotReplicating}, 3: {CodeNotReplicating}, 4: {CodeNotReplicating}, 5: {CodeNotReplicating}}},
+		{"threads, the source is down", []Server{server(1, down), replica(2, 1, replication(func(r *Replication) { r.IO, r.IOErrno = "Connecting", 2003 }))}, 0, map[int][]string{}},
+		{"threads, in maintenance", []Server{server(1), replica(2, 1, maintenance, replication(func(r *Replication) { r.IO, r.SQL = "No", "No" }))}, 0, map[int][]string{}},
 		{"outside", []Server{server(1, from(9)), replica(2, 1)}, 0, map[int][]string{0: {"external_source"}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

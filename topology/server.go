@@ -147,6 +147,15 @@ type Settings struct {
 	Site           string
 }
 
+// Disk is a file system of a server's host.
+type Disk struct {
+	Path              string
+	TotalKiB, FreeKiB uint64
+}
+
+// FreePercent is the part that is free, in percent.
+func (d Disk) FreePercent() float64 { return 100 * float64(d.FreeKiB) / float64(d.TotalKiB) }
+
 // Fault is something wrong with a server that a person can mend.
 type Fault struct {
 	Code   string // stable, snake_case
@@ -272,7 +281,10 @@ type Server struct {
 	Replication      []Replication
 	// ReplicationKnown is false where the replication state could not be read.
 	ReplicationKnown bool
-	Faults           []Fault
+	// LowDisk says how little space is left where the server keeps its data, ""
+	// where there is enough or that is not known.
+	LowDisk string
+	Faults  []Fault
 }
 
 // Up reports whether the last probe was answered.

@@ -33,6 +33,8 @@ func maintenanceCommand(a *app) *cobra.Command {
 	})
 	group.AddCommand(set, a.setCommand("clear SERVER", "Take a server out of maintenance", func(server string) monitor.Command {
 		return monitor.Command{Action: monitor.ActMaintenance, Server: server, Value: "off"}
+	}), a.setCommand("reset SERVER", "Return to what is configured", func(server string) monitor.Command {
+		return monitor.Command{Action: monitor.ActMaintenance, Server: server}
 	}))
 	return group
 }
@@ -43,6 +45,7 @@ func drainCommand(a *app) *cobra.Command {
 	for _, c := range []struct{ use, short, value string }{
 		{"set SERVER", "Give a server no new connections", "on"},
 		{"clear SERVER", "Give a server new connections again", "off"},
+		{"reset SERVER", "Return to what is configured", ""},
 	} {
 		group.AddCommand(a.setCommand(c.use, c.short, func(server string) monitor.Command {
 			return monitor.Command{Action: monitor.ActDrain, Server: server, Value: c.value}

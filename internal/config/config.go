@@ -125,6 +125,11 @@ type Operations struct {
 	StateSchema string
 	// WriteProbe is schema.table, or empty for none.
 	WriteProbe string
+	// KeepConnections are accounts whose connections operations never end.
+	KeepConnections []string
+	// MinFreeDisk is in percent, 0 for not looking at disks.
+	MinFreeDisk                         int
+	DrainOnLowDisk, SwitchoverOnLowDisk bool
 }
 
 // Server is one server of a cluster. User, Password and TLS are those in force:

@@ -25,7 +25,7 @@ func TestDefaults(t *testing.T) {
 		Quorum: QuorumMajorityOfAll, ServerLock: "maxscale_mariadbmonitor", PrimaryLock: "maxscale_mariadbmonitor_master",
 		TrustedLockUsers: []string{}, LagLimit: 10 * time.Second,
 		MonitorName: "m", TLS: TLS{Mode: TLSDisabled}, Operations: Operations{RelayLog: RelayLogWait, FailoverTimeout: 90 * time.Second,
-			SwitchoverTimeout: 10 * time.Second, FailoverBlock: time.Hour, MoveEvents: true, MoveSemiSync: true, StateSchema: "lockstep"},
+			SwitchoverTimeout: 10 * time.Second, FailoverBlock: time.Hour, MoveEvents: true, MoveSemiSync: true, StateSchema: "lockstep", KeepConnections: []string{}},
 	}
 	for _, n := range []string{"1", "2", "3"} {
 		want.Servers = append(want.Servers, Server{Name: "s" + n, Address: "10.0.0." + n + ":3306", Votes: 1,

@@ -39,6 +39,10 @@ func (r *reader) operations(v *values, c Cluster) Operations {
 		FenceOnLostMajority: v.flag("fence_on_lost_majority"),
 		StateSchema:         v.str("state_schema"),
 		WriteProbe:          v.str("write_probe"),
+		KeepConnections:     v.strs("keep_connections"),
+		MinFreeDisk:         v.num("min_free_disk"),
+		DrainOnLowDisk:      v.flag("drain_on_low_disk"),
+		SwitchoverOnLowDisk: v.flag("switchover_on_low_disk"),
 	}
 	r.replicationAccount(v, o)
 	r.operationUse(v, c, o)
@@ -71,6 +75,14 @@ func (r *reader) replicationAccount(v *values, o Operations) {
 func (r *reader) operationUse(v *values, c Cluster, o Operations) {
 	if k := "auto_failover"; o.AutoFailover && c.Passive {
 		r.warn(v.path(k), v.printed(k), "this has no effect", "a passive monitor changes nothing")
+	}
+	for _, k := range []string{"drain_on_low_disk", "switchover_on_low_disk"} {
+		if v.flag(k) && o.MinFreeDisk == 0 && !v.bad["min_free_disk"] {
+			r.problem(v.path(k), v.printed(k), "the disks are not looked at", "set min_free_disk, or leave this out")
+		}
+	}
+	if k := "switchover_on_low_disk"; o.SwitchoverOnLowDisk && o.ReplicationUser == "" && !v.bad["replication_user"] {
+		r.problem(v.path(k), v.printed(k), "no account is given with which replicas log in to the primary", "set replication_user and its password")
 	}
 	if c.Quorum == QuorumMajorityOfAll || v.bad["quorum"] {
 		return

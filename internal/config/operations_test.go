@@ -51,7 +51,8 @@ func TestOperations(t *testing.T) {
 		`dead_primary_delay = "5m"`, `trust_evidence = true`, `relay_log = "proceed"`, `failover_timeout = "1s"`,
 		`switchover_timeout = "1s"`, `failover_block = "0s"`, `move_events = false`, `move_semi_sync = false`,
 		`promotion_sql_file = "up.sql"`, `demotion_sql_file = "`+dir+`/down.sql"`,
-		`fence_command = ["`+fence+`", "-p", "${PW}", ""]`, `fence_on_lost_majority = true`, `state_schema = "a$1_"`, `write_probe = "A.0$"`)
+		`fence_command = ["`+fence+`", "-p", "${PW}", ""]`, `fence_on_lost_majority = true`, `state_schema = "a$1_"`, `write_probe = "A.0$"`,
+		`keep_connections = ["backup"]`, `min_free_disk = 10`, `drain_on_low_disk = true`, `switchover_on_low_disk = true`)
 	f, err := Parse(filepath.Join(dir, "x.toml"), []byte(text), environment("WHO", "repl", "PW", "from env"))
 	require.NoError(t, err)
 	require.Empty(t, f.Warnings)
@@ -61,6 +62,7 @@ func TestOperations(t *testing.T) {
 		DeadPrimaryDelay: 5 * time.Minute, TrustEvidence: true, RelayLog: RelayLogProceed, FailoverTimeout: time.Second, SwitchoverTimeout: time.Second,
 		PromotionSQL: []string{"SET GLOBAL a=1", "SELECT '#;''\\'' /* -- ' */, \"-- \", `\\`; SELECT 5--2"}, DemotionSQL: []string{"DO 1"},
 		FenceCommand: []Secret{Secret(fence), "-p", "from env", ""}, FenceOnLostMajority: true, StateSchema: "a$1_", WriteProbe: "A.0$",
+		KeepConnections: []string{"backup"}, MinFreeDisk: 10, DrainOnLowDisk: true, SwitchoverOnLowDisk: true,
 	}, f.Clusters[0].Operations)
 }
 
@@ -69,7 +71,7 @@ func TestOperationsThatAreNone(t *testing.T) {
 		`state_schema = ""`, `write_probe = ""`, `relay_log = "abort"`)), nil)
 	require.NoError(t, err)
 	require.Equal(t, Operations{RelayLog: RelayLogAbort, FailoverTimeout: 90 * time.Second, SwitchoverTimeout: 10 * time.Second,
-		FailoverBlock: time.Hour, MoveEvents: true, MoveSemiSync: true}, f.Clusters[0].Operations)
+		FailoverBlock: time.Hour, MoveEvents: true, MoveSemiSync: true, KeepConnections: []string{}}, f.Clusters[0].Operations)
 }
 
 func TestReplicationPassword(t *testing.T) {
@@ -238,6 +240,15 @@ func TestIdentifiers(t *testing.T) {
 		_, f := checkTable(name)
 		require.Equal(t, ok, f == nil, "%q", name)
 	}
+}
+
+func TestLowDiskNeedsDisks(t *testing.T) {
+	_, err := Parse("F", []byte(in(`drain_on_low_disk = true`, `switchover_on_low_disk = true`)), nil)
+	require.EqualError(t, err, strings.Join([]string{
+		`F:5: cluster.main.drain_on_low_disk = true: the disks are not looked at: set min_free_disk, or leave this out`,
+		`F:6: cluster.main.switchover_on_low_disk = true: the disks are not looked at: set min_free_disk, or leave this out`,
+		`F:6: cluster.main.switchover_on_low_disk = true: no account is given with which replicas log in to the primary: set replication_user and its password`,
+	}, "\n"))
 }
 
 func TestOperationWarnings(t *testing.T) {

@@ -59,6 +59,7 @@ func policy(o config.Operations) operation.Policy {
 		FailoverTimeout: o.FailoverTimeout, SwitchoverTimeout: o.SwitchoverTimeout, FailoverBlock: o.FailoverBlock,
 		LeaveEvents: !o.MoveEvents, LeaveSemiSync: !o.MoveSemiSync, PromotionSQL: o.PromotionSQL, DemotionSQL: o.DemotionSQL,
 		FenceOnLostMajority: o.FenceOnLostMajority, StateSchema: o.StateSchema, WriteProbe: o.WriteProbe,
+		KeepConnections: o.KeepConnections, MinFreeDisk: o.MinFreeDisk, DrainOnLowDisk: o.DrainOnLowDisk, SwitchoverOnLowDisk: o.SwitchoverOnLowDisk,
 	}
 	if p.FailoverBlock == 0 {
 		p.FailoverBlock = -1

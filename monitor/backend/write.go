@@ -5,11 +5,32 @@ import (
 	"errors"
 	"fmt"
 	"os"
+
+	"github.com/lockstep-ha/lockstep/internal/sqlrows"
 )
 
 // ErrWriteStalled reports a write that was not done within the timeout although
 // the server had accepted it.
 var ErrWriteStalled = errors.New("the write was not done in time")
+
+// Look asks a server on a connection of its own, which holds no lock: for what may
+// take long there.
+func (f *Fleet) Look(ctx context.Context, server, sql string) ([]sqlrows.Table, error) {
+	p := f.byName[server]
+	ctx, cancel := context.WithTimeout(ctx, f.cfg.Timing.Timeout)
+	defer cancel()
+	s, err := openSession(ctx, p.srv, f.cfg.Timing.WaitTimeout, "")
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	tables, err := s.Query(ctx, sql)
+	if err != nil {
+		s.close()
+		return nil, err
+	}
+	s.goodbye()
+	return tables, nil
+}
 
 // ProbeWrite writes one row on a connection of its own, which holds no lock. Only
 // ErrWriteStalled and errors of the server itself speak of the server's storage.

@@ -218,6 +218,9 @@ func (r *Run) events(ctx context.Context, s Servers, st Step) Answer {
 // killRounds bounds how often privileged connections are looked for.
 const killRounds = 5
 
+// purgeRounds bounds how often that is done again when the target has caught up.
+const purgeRounds = 3
+
 // killPrivileged ends the connections of accounts that a read-only server does
 // not stop from writing, or of all clients, a round a call.
 func (r *Run) killPrivileged(ctx context.Context, s Servers, st Step) bool {
@@ -225,37 +228,77 @@ func (r *Run) killPrivileged(ctx context.Context, s Servers, st Step) bool {
 	if st.special == killClients {
 		list = mariadb.ClientSessions(r.p.KeepConnections)
 	}
-	a := s.Execute(ctx, []Call{{Server: st.Server, SQL: list, Limit: st.limit(), Reads: true}})[0]
-	if a.Err != nil || len(a.Tables) == 0 {
-		r.passed(s, st, fmt.Sprintf("connections could not be listed: %v", a.Err))
+	found, err := sessions(ctx, s, st.Server, list)
+	if err != nil {
+		r.passed(s, st, fmt.Sprintf("connections could not be listed: %v", err))
 		return true
 	}
-	var kills, who []string
-	for i := range a.Tables[0].Rows {
-		row := a.Tables[0].Row(i)
-		id, ok, err := row.Uint("ID")
-		if err == nil && ok {
-			kills = append(kills, mariadb.Kill(id))
-			who = append(who, fmt.Sprintf("%s@%s, connection %d", row.String("USER"), row.String("HOST"), id))
-		}
-	}
-	if len(kills) == 0 || r.kills >= killRounds {
+	if len(found) == 0 || r.kills >= killRounds {
 		r.passed(s, st, "")
 		return true
 	}
 	r.kills++
-	if err := s.Verify(ctx); err != nil {
-		r.end(s, Abandoned, fmt.Sprintf("given up before the step %s on %s: %v; %s", st.Name, st.Server, err, r.state()))
+	r.kill(ctx, s, st, st.Server, found)
+	return false
+}
+
+// purged ends the connections of privileged accounts that have come back since they
+// were ended, and reports whether there were any. One that goes on coming back is
+// left, with a warning: whether it writes is seen by the primary's position.
+func (r *Run) purged(ctx context.Context, s Servers, st Step) bool {
+	found, err := sessions(ctx, s, st.purge, mariadb.PrivilegedSessions(r.p.KeepConnections))
+	if err != nil || len(found) == 0 {
 		return false
 	}
-	for i, kill := range kills {
-		if a := s.Execute(ctx, []Call{{Server: st.Server, SQL: kill, Limit: statementLimit}})[0]; a.Err != nil && !mariadb.NoSuchConnection(a.Code) {
-			r.warn(fmt.Sprintf("%s: %s: %v", st.Server, who[i], a.Err))
-		} else {
-			r.warn(fmt.Sprintf("%s: ended %s", st.Server, who[i]))
+	if r.purges >= purgeRounds {
+		for _, f := range found {
+			r.warn(fmt.Sprintf("%s: %s comes back whenever it is ended, and may write there", st.purge, f.who))
+		}
+		return false
+	}
+	r.purges++
+	r.kill(ctx, s, st, st.purge, found)
+	r.sent = s.Now()
+	return true
+}
+
+// clientSession is a connection that is to be ended.
+type clientSession struct {
+	id  uint64
+	who string
+}
+
+func sessions(ctx context.Context, s Servers, server, list string) ([]clientSession, error) {
+	a := s.Execute(ctx, []Call{{Server: server, SQL: list, Limit: statementLimit, Reads: true}})[0]
+	if a.Err != nil {
+		return nil, a.Err
+	}
+	if len(a.Tables) == 0 {
+		return nil, errors.New("the server sent no list")
+	}
+	var out []clientSession
+	for i := range a.Tables[0].Rows {
+		row := a.Tables[0].Row(i)
+		if id, ok, err := row.Uint("ID"); err == nil && ok {
+			out = append(out, clientSession{id, fmt.Sprintf("%s@%s, connection %d", row.String("USER"), row.String("HOST"), id)})
 		}
 	}
-	return false
+	return out, nil
+}
+
+// kill ends connections; the run ends where the majority is not this monitor's.
+func (r *Run) kill(ctx context.Context, s Servers, st Step, server string, list []clientSession) {
+	if err := s.Verify(ctx); err != nil {
+		r.end(s, Abandoned, fmt.Sprintf("given up at the step %s on %s: %v; %s", st.Name, st.Server, err, r.state()))
+		return
+	}
+	for _, c := range list {
+		if a := s.Execute(ctx, []Call{{Server: server, SQL: mariadb.Kill(c.id), Limit: statementLimit}})[0]; a.Err != nil && !mariadb.NoSuchConnection(a.Code) {
+			r.warn(fmt.Sprintf("%s: %s: %v", server, c.who, a.Err))
+		} else {
+			r.warn(fmt.Sprintf("%s: ended %s", server, c.who))
+		}
+	}
 }
 
 // waitingCommits says how many commits wait for an acknowledgement.

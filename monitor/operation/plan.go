@@ -100,6 +100,9 @@ type Step struct {
 	aside bool
 	// soft steps may fail: the run goes on with a warning.
 	soft bool
+	// purge names a server on which the connections of accounts that may write to a
+	// read-only server are ended again before a wait is over; "" for none.
+	purge string
 	// turn marks the step after which To is the primary.
 	turn bool
 }

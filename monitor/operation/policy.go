@@ -73,6 +73,11 @@ type Policy struct {
 	// KeepConnections are accounts whose connections a switchover never ends; those
 	// of monitors are among them.
 	KeepConnections []string
+	// MinFreeDisk is the free space of a server's disk, in percent, below which it is
+	// promoted after others only; zero for not looking at disks. DrainOnLowDisk gives
+	// such a replica no new connections, SwitchoverOnLowDisk moves the primary away.
+	MinFreeDisk                         int
+	DrainOnLowDisk, SwitchoverOnLowDisk bool
 	// WriteProbe is a table (schema.name) into which a heartbeat row is written on
 	// the primary; empty for no write probe.
 	WriteProbe string

@@ -67,6 +67,7 @@ func refusals() map[string]refused {
 		"switchover to one of another source":  {kind: Switchover, code: "not_a_replica", servers: list(server(1), replica(2, 1), replica(3, 2)), to: "s3", text: "s3 does not replicate from s1"},
 		"switchover to one without IO":         {kind: Switchover, code: "not_receiving", servers: list(server(1), replica(2, 1, lost)), text: "s2 receives nothing from s1: IO thread Connecting"},
 		"switchover to one that lags":          {kind: Switchover, code: "lagging", servers: list(server(1), replica(2, 1, link(func(r *topology.Replication) { r.Seconds = 11 }))), text: "s2 is 11 s behind, and switchover_timeout is 10s"},
+		"switchover to one with a full disk":   {kind: Switchover, code: "low_disk", servers: list(server(1), replica(2, 1, func(s *topology.Server) { s.LowDisk = "little is free" })), text: "s2: little is free", forced: true, plan: true},
 		"switchover to an unfit one":           {kind: Switchover, code: "unfit", servers: list(server(1), replica(2, 1, mustNot)), to: "s2", text: "s2 should not be promoted: its promotion rule is must_not", forced: true, plan: true},
 		"switchover to one that is down":       {kind: Switchover, code: "target_down", servers: list(server(1), replica(2, 1, down)), to: "s2", text: "s2 cannot be promoted: connection refused"},
 		"switchover to nobody":                 {kind: Switchover, code: "no_such_server", servers: list(server(1), replica(2, 1)), to: "s9", text: `there is no server "s9"`},

@@ -113,6 +113,7 @@ type Run struct {
 	cancelled bool
 	done      []int // indexes of steps with an undo that were carried out
 	kills     int
+	purges    int
 	left      bool            // something could not be undone
 	lost      error           // the verification that failed between the statements of one step
 	enabled   []mariadb.Event // events that were enabled on the former primary; nil where not known
@@ -220,6 +221,12 @@ func (r *Run) foreground(ctx context.Context, c Cluster, s Servers) bool {
 	switch {
 	case st.wait != nil:
 		ok, reason := st.wait(c, r.sent)
+		if ok && st.purge != "" && r.purged(ctx, s, st) {
+			ok, reason = false, "connections that may write to "+st.purge+" had to be ended again"
+		}
+		if r.Ended() {
+			return false
+		}
 		if ok {
 			r.passed(s, st, "")
 			return true

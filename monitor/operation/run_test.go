@@ -51,7 +51,7 @@ func TestSwitchoverRuns(t *testing.T) {
 		"verify", "s1: " + toReadOnly,
 		"verify", "s1: events?", "verify", "s1: event a DISABLE ON SLAVE",
 		"s1: privileged?", "verify", "s1: KILL SOFT CONNECTION 7", "s1: privileged?",
-		"verify", promoted,
+		"s1: privileged?", "verify", promoted,
 	}, f.log, "nothing is done before the new primary is published")
 	require.False(t, run.Ended())
 	require.False(t, run.Cancel(), "too late")

@@ -58,6 +58,9 @@ func PlanSwitchover(c Cluster, p Policy, r Request) (Plan, error) {
 		return Plan{}, k.err()
 	}
 	to := c.Servers[i]
+	if to.LowDisk != "" {
+		k.doubt("low_disk", "make room there, name another server, or override", "%s: %s", to.Name, to.LowDisk)
+	}
 	link := c.linkFrom(i, c.Primary)
 	switch {
 	case link == nil:
@@ -87,12 +90,13 @@ func PlanSwitchover(c Cluster, p Policy, r Request) (Plan, error) {
 		off.Undo = "ALTER EVENT ... ENABLE for each of them"
 		plan.Steps = append(plan.Steps, off)
 	}
+	catchUp := waitStep("catch up", to.Name, "it has applied all that "+from.Name+" has logged, and "+from.Name+" logs nothing more", p.SwitchoverTimeout,
+		"nothing that was acknowledged is missing on "+to.Name, caughtUp(to.Name, from.Name))
+	catchUp.purge = from.Name
 	plan.Steps = append(plan.Steps,
 		Step{Name: "end privileged connections", Server: from.Name, LimitMS: p.SwitchoverTimeout.Milliseconds(), special: killSessions, soft: true,
 			Statement: "KILL SOFT CONNECTION for each connection of an account that may write to a read-only server", After: "no account writes to " + from.Name},
-		waitStep("catch up", to.Name, "it has applied all that "+from.Name+" has logged, and "+from.Name+" logs nothing more", p.SwitchoverTimeout,
-			"nothing that was acknowledged is missing on "+to.Name, caughtUp(to.Name, from.Name)),
-	)
+		catchUp)
 	promote := pl.promotion(to, from, link.Name)
 	back, _, err := mariadb.ChangeSource(to.Version, mariadb.Source{Connection: link.Name, Address: addressFor(from), User: p.ReplicationUser, Password: p.ReplicationPassword, TLS: p.ReplicationTLS})
 	if err != nil {
