@@ -51,6 +51,7 @@ type Monitor struct {
 	shared   shared
 	writes   writes
 	disks    disks
+	absences absences
 	lag      topology.LagTracker
 	logged   loggedState
 	ticks    uint64
@@ -89,8 +90,9 @@ func New(cfg Config, opts ...Option) (*Monitor, error) {
 		fleet:    connect,
 		watchers: map[chan struct{}]struct{}{},
 		inbox:    make(chan asked, 1), stopped: make(chan struct{}),
-		ops:    newOperations(),
-		shared: shared{servers: map[string]serverRow{}, unwritten: map[string]unwritten{}},
+		ops:      newOperations(),
+		absences: absences{},
+		shared:   shared{servers: map[string]serverRow{}, unwritten: map[string]unwritten{}},
 	}
 	for _, o := range opts {
 		o(m)

@@ -446,3 +446,43 @@ func TestPublishedPrimaryThatLacksTransactions(t *testing.T) {
 	require.Empty(t, o.name)
 	require.Contains(t, o.reason, "nothing replicates from it, and s3 has transactions that it lacks")
 }
+
+// TestOldPublicationIsNotFollowed is of a server that stood still with its locks,
+// while another was made the primary.
+func TestOldPublicationIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	st := newStage(t, election.Secondary).publishedOn(1, true)
+	st.servers[1].ReadOnly = topology.No
+	a, w := absences{}, st.timing.WaitTimeout
+	at := func(now time.Duration) (offer, map[string]time.Duration) {
+		st.scene.old = a.look(st.servers, st.rows, now, st.timing)
+		o, _ := st.decide(memory{chosen: "s1"})
+		return o, st.scene.old
+	}
+	answered := st.rows[1]
+	_, old := at(time.Second)
+	require.Empty(t, old, "it has always answered")
+	st.rows[1] = locks.Row{Server: "s2"}
+	at(2 * time.Second)
+	at(3 * time.Second)
+	st.rows[1] = answered
+	o, old := at(4 * time.Second)
+	require.Equal(t, map[string]time.Duration{"s2": w}, old)
+	require.Empty(t, o.name)
+	require.Contains(t, o.reason, "s2 carries the primary lock that it had before it fell silent, and s1 was published since")
+	o, _ = st.decide(memory{chosen: "s2"})
+	require.Equal(t, "s2", o.name, "it was published last")
+	o, _ = at(4*time.Second + w - 1)
+	require.Empty(t, o.name)
+	o, old = at(4*time.Second + w)
+	require.Equal(t, "s2", o.name, "its session lives")
+	require.Empty(t, old)
+
+	st.rows[1] = locks.Row{Server: "s2"}
+	at(60 * time.Second)
+	st.rows[1] = answered
+	st.rows[1].PrimaryLock.Holder.ConnectionID++
+	st.rows[1].ServerLock.Holder.ConnectionID++
+	o, _ = at(61 * time.Second)
+	require.Equal(t, "s2", o.name, "published by another connection since")
+}
