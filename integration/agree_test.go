@@ -42,10 +42,10 @@ type running struct {
 	stop func()
 }
 
-func start(t testing.TB, cfg monitor.Config) running {
+func start(t testing.TB, cfg monitor.Config, opts ...monitor.Option) running {
 	t.Helper()
 	log := zerolog.New(zerolog.NewTestWriter(t)).With().Str("monitor", cfg.Name).Logger()
-	m, err := monitor.New(cfg, monitor.WithLogger(log))
+	m, err := monitor.New(cfg, append(opts, monitor.WithLogger(log))...)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

@@ -52,6 +52,7 @@ type Monitor struct {
 	writes   writes
 	disks    disks
 	absences absences
+	brake    *Brake
 	lag      topology.LagTracker
 	logged   loggedState
 	ticks    uint64

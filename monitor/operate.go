@@ -229,6 +229,9 @@ func (m *Monitor) failover(_ context.Context, h *hands) {
 			m.ops.notYet = err.Error()
 			return
 		}
+		if m.ops.notYet = m.brake.take(m.cluster, now); m.ops.notYet != "" {
+			return
+		}
 		plan.Reason = v.Reason + "; " + plan.Reason
 		m.begin(h, plan, r)
 	}

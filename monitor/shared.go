@@ -272,6 +272,7 @@ func (m *Monitor) blocked(now time.Duration) string {
 func (m *Monitor) setShared(h *hands, c Command) (Reply, error) {
 	switch c.Action {
 	case ActAcknowledge:
+		m.brake.release(m.cluster)
 		if m.shared.failoverAt == 0 {
 			return Reply{Text: "there is no failover to acknowledge"}, nil
 		}

@@ -13,7 +13,7 @@ import (
 
 // grantsCommand makes the command that prints the statements that make a monitor's account.
 func grantsCommand() *cobra.Command {
-	version, account, operate := "10.11.0-MariaDB", "lockstep@'%'", false
+	version, account, operate, disks := "10.11.0-MariaDB", "lockstep@'%'", false, false
 	c := &cobra.Command{
 		Use:   "grants",
 		Short: "Print the statements that create the monitor's account",
@@ -33,6 +33,9 @@ func grantsCommand() *cobra.Command {
 			if operate {
 				grants = append(grants, mariadb.OperateGrants(v, true)...)
 			}
+			if disks {
+				grants = append(grants, mariadb.DiskGrant)
+			}
 			for _, g := range grants {
 				if slices.Contains(privileges, g.Privilege) {
 					continue
@@ -49,6 +52,7 @@ func grantsCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&version, "for", version, "server version")
 	c.Flags().BoolVar(&operate, "operate", operate, "with what failover, switchover and rejoin need")
+	c.Flags().BoolVar(&disks, "disks", disks, "with what min_free_disk needs")
 	c.Flags().StringVar(&account, "account", account, "account, as SQL writes it")
 	return c
 }

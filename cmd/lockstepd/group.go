@@ -29,6 +29,8 @@ type group struct {
 	ctx  context.Context
 	log  zerolog.Logger
 	fail chan error
+	// brake bounds the automatic failovers of all clusters.
+	brake monitor.Brake
 
 	mu  sync.Mutex
 	run []*member
@@ -62,7 +64,7 @@ func (g *group) apply(clusters []config.Cluster) error {
 	fresh := make([]*monitor.Monitor, len(clusters))
 	problems := make([]error, len(clusters))
 	for i, c := range clusters {
-		fresh[i], problems[i] = newMonitor(c, monitor.WithLogger(g.log))
+		fresh[i], problems[i] = newMonitor(c, monitor.WithLogger(g.log), monitor.WithBrake(&g.brake))
 	}
 	if err := errors.Join(problems...); err != nil {
 		return err

@@ -43,6 +43,7 @@ func serve(ctx context.Context, path string, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
+	g.brake.Set(f.MaxFailovers, f.MaxFailoversWithin)
 	if err := g.apply(f.Clusters); err != nil {
 		return fmt.Errorf("%w: %s: %w", errConfig, path, err)
 	}
@@ -120,6 +121,9 @@ func reload(g *group, path string, log zerolog.Logger) {
 	f, err := load(path)
 	if err == nil {
 		err = g.apply(f.Clusters)
+	}
+	if err == nil {
+		g.brake.Set(f.MaxFailovers, f.MaxFailoversWithin)
 	}
 	if err != nil {
 		log.Error().Str("event", "reload_failed").AnErr("error", err).Msg("the configuration has errors; the one before stays in force")

@@ -12,10 +12,11 @@ import (
 func (r *reader) file(v *values) *File {
 	http := v.sub("http")[0]
 	f := &File{
-		Path:      r.path,
-		LogLevel:  v.str("log_level"),
-		LogFormat: v.str("log_format"),
-		HTTP:      HTTP{Listen: http.str("listen"), AllowRemote: http.flag("allow_remote")},
+		Path:         r.path,
+		LogLevel:     v.str("log_level"),
+		LogFormat:    v.str("log_format"),
+		MaxFailovers: v.num("max_failovers"), MaxFailoversWithin: v.dur("max_failovers_within"),
+		HTTP: HTTP{Listen: http.str("listen"), AllowRemote: http.flag("allow_remote")},
 	}
 	if f.HTTP.Listen != "" && !isLoopback(f.HTTP.Listen) && !f.HTTP.AllowRemote && !http.bad["listen"] {
 		r.problem(http.path("listen"), http.printed("listen"), "other hosts can reach this address, and there is no authentication yet",

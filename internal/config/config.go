@@ -10,6 +10,9 @@ type File struct {
 	LogLevel string
 	// LogFormat is json, console or auto.
 	LogFormat string
+	// MaxFailovers is 0 for any number.
+	MaxFailovers       int
+	MaxFailoversWithin time.Duration
 	HTTP      HTTP
 	// Clusters has at least one element and is sorted by name.
 	Clusters []Cluster

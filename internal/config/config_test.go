@@ -31,7 +31,7 @@ func TestDefaults(t *testing.T) {
 		want.Servers = append(want.Servers, Server{Name: "s" + n, Address: "10.0.0." + n + ":3306", Votes: 1,
 			Promotion: PromotionNeutral, User: "lockstep", Password: "hunter2", TLS: want.TLS})
 	}
-	require.Equal(t, &File{Path: "x.toml", LogLevel: "info", LogFormat: "json", HTTP: HTTP{Listen: "127.0.0.1:8990"}, Clusters: []Cluster{want}}, f)
+	require.Equal(t, &File{Path: "x.toml", LogLevel: "info", LogFormat: "json", MaxFailoversWithin: 10 * time.Minute, HTTP: HTTP{Listen: "127.0.0.1:8990"}, Clusters: []Cluster{want}}, f)
 }
 
 func TestGivenValues(t *testing.T) {

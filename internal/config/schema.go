@@ -60,6 +60,10 @@ var schema = []key{
 		doc: "Log messages of this level and above."},
 	{name: "log_format", kind: kindEnum, def: "json", choices: []string{"json", "console", "auto"},
 		doc: "One JSON object a line, text for people, or text on a terminal and JSON elsewhere."},
+	{name: "max_failovers", kind: kindInt, def: int64(0), min: int64(0), max: int64(1000), unit: "clusters",
+		doc: "How many clusters of this file may fail over automatically within max_failovers_within; 0 for any number. Where many seem to fail at once it may be their site, or this host."},
+	{name: "max_failovers_within", kind: kindDuration, def: 10 * time.Minute, min: time.Second,
+		doc: "The time in which max_failovers counts."},
 	{name: "http", kind: kindTable, doc: "Where the daemon answers HTTP requests.", keys: httpKeys},
 	{name: "cluster", kind: kindNamed, doc: "A replication cluster. One or more, each with a name of its own.", keys: clusterKeys},
 }
