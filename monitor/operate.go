@@ -1,6 +1,7 @@
 package monitor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -296,8 +297,8 @@ func (m *Monitor) finish(now time.Duration) {
 	pause := m.timing.Settle
 	if r := m.ops.current; r != nil && r.Ended() {
 		m.ended(r)
-		if r.Plan.Kind == operation.Switchover && !r.Left() {
-			m.noteMove(r.Plan, true)
+		if mv, ok := leavesReadOnly(r.Plan); ok && !r.Left() {
+			m.noteMove(mv, true)
 		}
 		if r.Record.Outcome != operation.Done {
 			m.ops.retryAt = now + min(pause, 5*m.timing.Interval)
@@ -418,12 +419,25 @@ func (m *Monitor) operation(ctx context.Context, h *hands, c Command) (Reply, er
 		m.ops.joins[plan.To] = run
 		return Reply{ID: run.Record.ID, Plan: &plan, Text: "started"}, nil
 	}
-	if c.Action == ActSwitchover {
-		m.noteMove(plan, false)
+	if mv, ok := leavesReadOnly(plan); ok {
+		m.noteMove(mv, false)
 		m.writeState(ctx, h)
 	}
 	run := m.begin(h, plan, r)
 	return Reply{ID: run.Record.ID, Plan: &plan, Text: "started"}, nil
+}
+
+// leavesReadOnly reports whether a plan that is cut short can leave the primary
+// read-only, and between which servers the primary moves.
+func leavesReadOnly(p operation.Plan) (operation.Plan, bool) {
+	switch p.Kind {
+	case operation.Switchover:
+		return p, true
+	case operation.ResetReplication:
+		return operation.Plan{From: cmp.Or(p.From, p.To), To: p.To}, true
+	case operation.Failover, operation.Rejoin:
+	}
+	return operation.Plan{}, false
 }
 
 // manualFailover says why a person may not start a failover yet.

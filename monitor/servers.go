@@ -106,7 +106,7 @@ func (h *hands) Execute(ctx context.Context, calls []operation.Call) []operation
 
 // sight is what operations know of the servers in this tick.
 func (m *Monitor) sight(s scene) operation.Cluster {
-	c := operation.Cluster{Now: s.now, Servers: s.servers, Graph: s.graph, Primary: indexOf(s.servers, m.mem.chosen)}
+	c := operation.Cluster{Now: s.now, Servers: s.servers, Graph: s.graph, Primary: indexOf(s.servers, m.mem.chosen), Had: m.ops.detector.Had()}
 	for i, sv := range s.servers {
 		if r := s.rows[i]; r.ServerLock.State == locks.Other && r.ServerLock.Holder.Former {
 			c.Lingering = append(c.Lingering, sv.Name)

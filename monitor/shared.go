@@ -9,6 +9,7 @@ import (
 
 	"github.com/lockstep-ha/lockstep/monitor/operation"
 	"github.com/lockstep-ha/lockstep/topology"
+	"github.com/lockstep-ha/lockstep/topology/mariadb"
 )
 
 // What all monitors of a cluster have to know, and what has to outlive each of
@@ -45,7 +46,8 @@ type shared struct {
 	// zero for none.
 	failover   failoverRow
 	failoverAt time.Duration
-	// moving is a switchover that was begun and not ended by anybody.
+	// moving is a switchover or reset-replication that was begun and not ended by
+	// anybody.
 	moving  moveRow
 	paused  string
 	servers map[string]serverRow
@@ -67,8 +69,9 @@ type failoverRow struct {
 	Acknowledged bool   `json:"acknowledged"`
 }
 
-// moveRow is written before a switchover sets the primary read-only, so that
-// whoever comes after a monitor that dies in the middle can take that back.
+// moveRow is written before a switchover or reset-replication sets the primary
+// read-only, so that whoever comes after a monitor that dies in the middle can take
+// that back.
 type moveRow struct {
 	From  string `json:"from"`
 	To    string `json:"to"`
@@ -231,7 +234,13 @@ func (m *Monitor) writeState(ctx context.Context, h *hands) {
 	}
 	// On a connection of its own: a commit can wait for an acknowledgement, and the
 	// lock connection must not.
-	a := h.Execute(ctx, []operation.Call{{Server: h.s.servers[p].Name, SQL: strings.Join(statements, ";"), Limit: m.timing.Timeout, Aside: true, Patience: m.timing.Interval / 2}})[0]
+	write := func(statements []string) operation.Answer {
+		return h.Execute(ctx, []operation.Call{{Server: h.s.servers[p].Name, SQL: strings.Join(statements, ";"), Limit: m.timing.Timeout, Aside: true, Patience: m.timing.Interval / 2}})[0]
+	}
+	a := write(append(mariadb.LogStatements(), statements...))
+	if mariadb.MissingPrivilege(a.Code) {
+		a = write(statements)
+	}
 	if a.Err != nil {
 		m.shared.problem = fmt.Sprintf("what other monitors have to know could not be written to %s on %s: %v", table, h.s.servers[p].Name, a.Err)
 		return
@@ -246,7 +255,8 @@ func (m *Monitor) noteFailover(now time.Duration, p operation.Plan) {
 	m.keep(rowFailover, m.shared.failover)
 }
 
-// noteMove remembers that a switchover has begun or ended.
+// noteMove remembers that an operation that sets the primary read-only has begun or
+// ended.
 func (m *Monitor) noteMove(p operation.Plan, ended bool) {
 	m.shared.moving = moveRow{From: p.From, To: p.To, Ended: ended}
 	m.keep(rowMove, m.shared.moving)

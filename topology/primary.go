@@ -194,6 +194,9 @@ func fresh(servers []Server, g Graph, cands []int) Choice {
 		}
 	}
 	if why := behindOthers(servers, g, best); why != "" {
+		if i := whole(servers); i >= 0 {
+			return Choice{Name: servers[i].Name, Reason: fmt.Sprintf("%s; %s, which is read-only, replicates from nobody and has all transactions: it must have been the primary", why, servers[i].Name)}
+		}
 		c := Choice{Reason: why}
 		if n := len(g.Below(best, false)); n > 0 && n >= len(servers)/2 {
 			c.Name = servers[best].Name // it was the primary, and has lost something
@@ -243,7 +246,7 @@ func idle(servers []Server, g Graph) int {
 			all = false
 		case s.ReadOnly != Yes && len(g.Follows(i)) == 0:
 			return -1
-		case s.ReadOnly != Yes || len(s.Replication) > 0 || !s.ReplicationKnown || s.Maintenance || s.Promotion == MustNot:
+		case s.ReadOnly != Yes || len(s.Replication) > 0 || !s.ReplicationKnown || barred(s):
 		default:
 			if n := len(g.Below(i, false)); n > 0 && n >= len(servers)/2 {
 				many = append(many, i)
@@ -264,6 +267,32 @@ func idle(servers []Server, g Graph) int {
 	}
 	return -1
 }
+
+// whole is the read-only server that replicates from nobody and has all transactions
+// of all servers, where every one of them answers; -1 for none, or several.
+func whole(servers []Server) int {
+	found := -1
+	for i, s := range servers {
+		if s.SameAs != "" {
+			continue
+		}
+		if !s.Up() {
+			return -1
+		}
+		if s.ReadOnly != Yes || len(s.Replication) > 0 || !s.ReplicationKnown || barred(s) || s.CurrentPos.IsEmpty() || Ahead(servers, i, true) != "" {
+			continue
+		}
+		if found >= 0 {
+			return -1
+		}
+		found = i
+	}
+	return found
+}
+
+// barred reports whether a person has said that a server is not to be
+// the primary.
+func barred(s Server) bool { return s.Maintenance || s.Promotion == MustNot }
 
 // byPreference compares servers by their promotion rule, then by their order.
 func byPreference(servers []Server) func(a, b int) int {

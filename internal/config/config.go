@@ -13,7 +13,7 @@ type File struct {
 	// MaxFailovers is 0 for any number.
 	MaxFailovers       int
 	MaxFailoversWithin time.Duration
-	HTTP      HTTP
+	HTTP               HTTP
 	// Clusters has at least one element and is sorted by name.
 	Clusters []Cluster
 	// Warnings are what the file may say but probably should not, sorted by line.

@@ -123,12 +123,17 @@ func (k *checker) locked(s *server, name string) {
 	if s.readOnly {
 		c.w.fail("P0", "%s publishes %s, which is read-only", by, s.name)
 	}
-	if before == nil || before == s {
+	if before == nil {
 		return
 	}
 	m := c.monitors[int(by[1]-'1')]
-	k.away = map[*server]bool{}
+	if before != s {
+		k.away = map[*server]bool{}
+	}
 	for _, y := range c.servers {
+		if before == s {
+			break // it has only been published anew: what it has lost counts all the same
+		}
 		k.away[y] = !y.running() || !m.conns[y.index].server.Up() || !c.net.open(&m.node, &y.node)
 	}
 	for _, w := range k.writes {
@@ -184,9 +189,10 @@ func (c *cluster) owned(s *server, ses *session) bool {
 
 // acked is called when a client is told that its write is done: P1 for a primary
 // that was replaced. Where the write was begun before that it may be told so
-// through a replica that the monitor which replaced it could not reach.
+// through a replica that the monitor which replaced it could not reach. One that
+// its my.cnf has made writable is not counted.
 func (k *checker) acked(w *write, by *server) {
-	if !k.exclusive() || !w.safe || k.published == nil || k.published == w.on || k.published.holds(w.gtid) {
+	if !k.exclusive() || !w.safe || k.published == nil || k.published == w.on || k.published.holds(w.gtid) || w.on.opened {
 		return
 	}
 	k.checks++

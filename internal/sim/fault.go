@@ -73,7 +73,11 @@ var faults = []fault{
 		if m := c.monitors[f.A%len(c.monitors)]; m != nil && f.B%2 == 0 {
 			name = m.name
 		}
-		c.net.slow[name] = slowness{c.w.now + f.For, time.Duration(float64(c.opt.Timeout) * float64(f.A%13) / 10)}
+		tenths := f.A % 13
+		if c.opt.Calm {
+			tenths %= 5 // slower than a timeout is cut off
+		}
+		c.net.slow[name] = slowness{c.w.now + f.For, time.Duration(float64(c.opt.Timeout) * float64(tenths) / 10)}
 	}},
 	{kind: "connection is killed", weight: 3, do: func(c *cluster, f Fault) {
 		s := c.servers[f.A%len(c.servers)]

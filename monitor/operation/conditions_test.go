@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockstep-ha/lockstep/topology"
+	"github.com/lockstep-ha/lockstep/topology/gtid"
 )
 
 // TestConditions: what is waited for is true only as seen after the step before.
@@ -15,30 +16,38 @@ func TestConditions(t *testing.T) {
 	t.Parallel()
 	seen := start - 10*time.Millisecond // when server and replica were asked
 	type condition = func(Cluster, time.Duration) (bool, string)
+	thrown := func(ok condition) condition {
+		return func(c Cluster, since time.Duration) (bool, string) {
+			c.Had = map[string]gtid.Position{"s2": position("0-1-101")}
+			return ok(c, since)
+		}
+	}
 	for name, x := range map[string]struct {
 		servers []topology.Server
 		ok      condition
 		since   time.Duration
 		why     string // "" where it holds
 	}{
-		"drained":                 {list(server(1, down), replica(2, 1, lost)), drained("s2", "s1"), seen, ""},
-		"drained, as seen before": {list(server(1, down), replica(2, 1, lost)), drained("s2", "s1"), seen + 1, "s2 has not answered since"},
-		"drained, silent":         {list(server(1, down), replica(2, 1, silent)), drained("s2", "s1"), seen, "s2 has not answered since (timed out)"},
-		"drained, one left":       {list(server(1, down), replica(2, 1, lost, received("0-1-101"))), drained("s2", "s1"), seen, "has yet to apply 1 transactions"},
-		"drained, in one domain":  {list(server(1, down), replica(2, 1, lost, received("0-1-100,3-1-2"))), drained("s2", "s1"), seen, "has yet to apply 2 transactions"},
-		"drained, of another server": {list(server(1, down), replica(2, 1, lost, received("0-9-100"))), drained("s2", "s1"), seen,
+		"drained":                 {list(server(1, down), replica(2, 1, lost)), drained("s2", "s1", false), seen, ""},
+		"drained, as seen before": {list(server(1, down), replica(2, 1, lost)), drained("s2", "s1", false), seen + 1, "s2 has not answered since"},
+		"drained, silent":         {list(server(1, down), replica(2, 1, silent)), drained("s2", "s1", false), seen, "s2 has not answered since (timed out)"},
+		"drained, one left":       {list(server(1, down), replica(2, 1, lost, received("0-1-101"))), drained("s2", "s1", false), seen, "has yet to apply 1 transactions"},
+		"drained, in one domain":  {list(server(1, down), replica(2, 1, lost, received("0-1-100,3-1-2"))), drained("s2", "s1", false), seen, "has yet to apply 2 transactions"},
+		"drained, of another server": {list(server(1, down), replica(2, 1, lost, received("0-9-100"))), drained("s2", "s1", false), seen,
 			"has yet to apply 1 transactions (received 0-9-100, applied 0-1-100)"},
-		"drained, repointed":       {list(server(1, down), replica(2, 3), server(3)), drained("s2", "s1"), seen, "s2 does not replicate from s1 any more"},
-		"most advanced":            {list(server(1, down), replica(2, 1, lost), replica(3, 1, lost)), mostAdvanced("s2", "s1"), seen, ""},
-		"most advanced, as before": {list(server(1, down), replica(2, 1, lost), replica(3, 1, lost)), mostAdvanced("s2", "s1"), seen + 1, "s3 has not answered since"},
-		"another has more":         {list(server(1, down), replica(2, 1, lost), replica(3, 1, lost, received("0-1-101"))), mostAdvanced("s2", "s1"), seen, "s3 has received more than s2 by now"},
-		"one that is down has":     {list(server(1, down), replica(2, 1, lost), replica(3, 1, down, received("0-1-101"))), mostAdvanced("s2", "s1"), seen, ""},
-		"one of a relay has":       {list(server(1, down), replica(2, 1, lost), replica(3, 2, received("0-1-101"))), mostAdvanced("s2", "s1"), seen, ""},
-		"replicates":               {list(server(1), replica(2, 1)), replicatesFrom("s2", "s1"), seen, ""},
-		"replicates, as before":    {list(server(1), replica(2, 1)), replicatesFrom("s2", "s1"), seen + 1, "s2 has not answered since"},
-		"replicates, silent":       {list(server(1), replica(2, 1, silent)), replicatesFrom("s2", "s1"), seen, "s2 has not answered since (timed out)"},
-		"no replica":               {list(server(1), replica(2, 1, lost)), hasReplica("s1"), seen, "no replica is connected to s1"},
-		"a replica":                {list(server(1), replica(2, 1)), hasReplica("s1"), seen, ""},
+		"drained, it had more":         {list(server(1, down), replica(2, 1, lost)), thrown(drained("s2", "s1", false)), seen, "s2 had received 0-1-101 and has thrown it away"},
+		"drained, it had more, forced": {list(server(1, down), replica(2, 1, lost)), thrown(drained("s2", "s1", true)), seen, ""},
+		"drained, repointed":           {list(server(1, down), replica(2, 3), server(3)), drained("s2", "s1", false), seen, "s2 does not replicate from s1 any more"},
+		"most advanced":                {list(server(1, down), replica(2, 1, lost), replica(3, 1, lost)), mostAdvanced("s2", "s1"), seen, ""},
+		"most advanced, as before":     {list(server(1, down), replica(2, 1, lost), replica(3, 1, lost)), mostAdvanced("s2", "s1"), seen + 1, "s3 has not answered since"},
+		"another has more":             {list(server(1, down), replica(2, 1, lost), replica(3, 1, lost, received("0-1-101"))), mostAdvanced("s2", "s1"), seen, "s3 has received more than s2 by now"},
+		"one that is down has":         {list(server(1, down), replica(2, 1, lost), replica(3, 1, down, received("0-1-101"))), mostAdvanced("s2", "s1"), seen, ""},
+		"one of a relay has":           {list(server(1, down), replica(2, 1, lost), replica(3, 2, received("0-1-101"))), mostAdvanced("s2", "s1"), seen, ""},
+		"replicates":                   {list(server(1), replica(2, 1)), replicatesFrom("s2", "s1"), seen, ""},
+		"replicates, as before":        {list(server(1), replica(2, 1)), replicatesFrom("s2", "s1"), seen + 1, "s2 has not answered since"},
+		"replicates, silent":           {list(server(1), replica(2, 1, silent)), replicatesFrom("s2", "s1"), seen, "s2 has not answered since (timed out)"},
+		"no replica":                   {list(server(1), replica(2, 1, lost)), hasReplica("s1"), seen, "no replica is connected to s1"},
+		"a replica":                    {list(server(1), replica(2, 1)), hasReplica("s1"), seen, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

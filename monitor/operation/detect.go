@@ -28,6 +28,9 @@ type reception struct {
 	received   gtid.Position
 	heartbeats uint64
 	at         time.Duration // instant of the last change; zero for none yet
+	// most is the most that it had received and that the primary had too, as far as
+	// that could be asked.
+	most gtid.Position
 }
 
 // Sight is what Detector looks at.
@@ -175,13 +178,29 @@ func (d *Detector) follow(s Sight) {
 			continue
 		}
 		was, known := d.sources[r.Name]
-		rec := reception{received: link.Received, heartbeats: link.Heartbeats, at: was.at}
+		rec := reception{received: link.Received, heartbeats: link.Heartbeats, at: was.at, most: was.most}
+		if p := s.Servers[s.Primary]; p.Up() {
+			rec.most = rec.most.Within(p.BinlogState)
+		}
+		if r.Up() {
+			rec.most = gtid.Progress{Received: link.Received, Applied: rec.most}.Have()
+		}
 		if known && r.Up() && (link.Heartbeats > was.heartbeats || !link.Received.Equal(was.received)) {
 			rec.at = r.SentAt
 		}
 		now[r.Name] = rec
 	}
 	d.sources = now
+}
+
+// Had is, by replica, the most that it was seen to have received of the history
+// that the primary had when it answered last.
+func (d *Detector) Had() map[string]gtid.Position {
+	out := make(map[string]gtid.Position, len(d.sources))
+	for name, r := range d.sources {
+		out[name] = r.most
+	}
+	return out
 }
 
 // receiving names a replica that has received something from the primary within

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockstep-ha/lockstep/election"
 	"github.com/lockstep-ha/lockstep/topology"
+	"github.com/lockstep-ha/lockstep/topology/gtid"
 )
 
 // watch looks at clusters in virtual time. W and N are 8 s, five intervals 10 s.
@@ -319,4 +320,38 @@ func TestVerdictIsNotDueWithoutFailure(t *testing.T) {
 	require.False(t, Verdict{At: second}.Due(2*second))
 	require.False(t, Verdict{Failed: true}.Due(2*second))
 	require.True(t, Verdict{Failed: true, At: second}.Due(second))
+}
+
+// TestDetectorRemembersWhatWasReceived while the primary is away, or has it too.
+func TestDetectorRemembersWhatWasReceived(t *testing.T) {
+	t.Parallel()
+	has := func(text string) func(*topology.Server) {
+		return func(s *topology.Server) {
+			state, err := gtid.ParseState(text)
+			require.NoError(t, err)
+			s.BinlogState = state
+		}
+	}
+	w := newWatch(t, election.MajorityOfRunning)
+	had := func(text string) {
+		t.Helper()
+		require.Equal(t, text, w.d.Had()["s2"].String())
+	}
+	w.look(0, server(1, has("0-1-100")), replica(2, 1, received("0-1-100")))
+	had("0-1-100")
+	w.look(second, server(1, has("0-1-110")), replica(2, 1, received("0-1-105")))
+	had("0-1-105")
+	w.look(2*second, server(1, has("0-1-110")), replica(2, 1, received("0-1-90")))
+	had("0-1-105") // thrown away, and fetched anew: the primary has it
+	w.look(3*second, server(1, gone), replica(2, 1, lost, received("0-1-108")))
+	had("0-1-108")
+	w.look(4*second, server(1, gone), replica(2, 1, lost, received("0-1-90")))
+	had("0-1-108")
+	w.look(5*second, server(1, gone), replica(2, 1, down, received("0-1-90")))
+	had("0-1-108")
+	w.look(6*second, server(1, has("0-1-3")), replica(2, 1, received("0-1-2")))
+	had("0-1-2") // RESET MASTER
+	w.primary = 1
+	w.look(7*second, server(1), server(2))
+	require.Empty(t, w.d.Had())
 }

@@ -67,6 +67,7 @@ func PlanFailover(c Cluster, p Policy, r Request) (Plan, error) {
 	to := c.Servers[i]
 	pl.knownMore(k, i, from)
 	pl.knownElsewhere(k, i)
+	pl.thrownAway(k, i, from)
 	link := c.linkFrom(i, c.Primary)
 	if link == nil {
 		k.refuse("not_a_replica", "", "%s does not replicate from %s", to.Name, from.Name)
@@ -99,7 +100,8 @@ func PlanFailover(c Cluster, p Policy, r Request) (Plan, error) {
 }
 
 // drain are the steps after which a candidate has applied all that it received
-// and receives no more. lossy leaves out the comparison with other replicas.
+// and receives no more. lossy leaves out the comparison with other replicas, and with what was received
+// before.
 func (pl planner) drain(to, from topology.Server, link *topology.Replication, p Policy, r Request, lossy bool) []Step {
 	var out []Step
 	if to.SemiSync.PrimaryOn && !p.LeaveSemiSync {
@@ -108,13 +110,13 @@ func (pl planner) drain(to, from topology.Server, link *topology.Replication, p 
 	if link.SQL != "Yes" {
 		out = append(out, step("start applying", to.Name, statementLimit, "its SQL thread runs", mariadb.StartApplying(link.Name)))
 	}
-	out = append(out, waitStep("apply relay log", to.Name, "all that it has received is applied (Gtid_IO_Pos = gtid_slave_pos)", p.FailoverTimeout, "its relay log is empty", drained(to.Name, from.Name)))
+	out = append(out, waitStep("apply relay log", to.Name, "all that it has received is applied (Gtid_IO_Pos = gtid_slave_pos)", p.FailoverTimeout, "its relay log is empty", drained(to.Name, from.Name, lossy)))
 	out = append(out, pl.stopReceiving(to, from, link)...)
 	out = append(out, pl.waitForLocks(from, r)...)
 	if !lossy {
 		out = append(out, waitStep("nobody has more", to.Name, "no other replica that answers has received more", statementLimit, "it is still the most advanced", mostAdvanced(to.Name, from.Name)))
 	}
-	return append(out, waitStep("apply the rest", to.Name, "all that it has received is applied, as seen after that", p.FailoverTimeout, "nothing that it has received is lost", drained(to.Name, from.Name)))
+	return append(out, waitStep("apply the rest", to.Name, "all that it has received is applied, as seen after that", p.FailoverTimeout, "nothing that it has received is lost", drained(to.Name, from.Name, lossy)))
 }
 
 // waitForLocks is the step before which nothing is promoted, where there is
@@ -297,6 +299,36 @@ func (pl planner) knownElsewhere(k *checks, to int) {
 			break
 		}
 	}
+}
+
+// thrownAway refuses while a replica is known to have had something that neither it
+// nor the candidate has by now: when both replication threads of a MariaDB replica
+// are stopped and started again, relay log that was not applied is gone.
+func (pl planner) thrownAway(k *checks, to int, from topology.Server) {
+	for j, s := range pl.c.Servers {
+		if s.Up() && pl.c.lacks(j, s.Name) != "" {
+			if id := pl.c.lacks(to, s.Name); id != "" {
+				k.doubt("thrown_away", fmt.Sprintf("start %s again, which has it, or override and lose it", from.Name),
+					"%s had received %s from %s and has thrown it away, and %s has not got it", s.Name, id, from.Name, pl.c.Servers[to].Name)
+			}
+		}
+	}
+}
+
+// lacks names what server i has not got of what a replica had received, "" for
+// nothing.
+func (c Cluster) lacks(i int, replica string) string {
+	s := c.Servers[i]
+	have := gtid.Progress{Applied: s.CurrentPos}
+	if link := c.linkFrom(i, c.Primary); link != nil {
+		have.Received = link.Received
+	}
+	for id := range c.Had[replica].All() {
+		if got, ok := have.Have().Get(id.Domain); (!ok || (got.Seq <= id.Seq && got != id)) && !s.BinlogState.Contains(id) {
+			return id.String()
+		}
+	}
+	return ""
 }
 
 // mostAdvanced reports whether no replica that answers has received more than a

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/lockstep-ha/lockstep/topology"
+	"github.com/lockstep-ha/lockstep/topology/gtid"
 )
 
 // Kind is what an operation does.
@@ -33,6 +34,9 @@ type Cluster struct {
 	// Lingering are servers on which a former connection of this monitor still holds
 	// locks: what was sent on it may still be carried out.
 	Lingering []string
+	// Had is, by replica of the primary, the most that it was seen to have received:
+	// see Detector.Had.
+	Had map[string]gtid.Position
 }
 
 // Index returns the index of a server, -1 for none of that name.
@@ -164,7 +168,7 @@ func (k *checks) doubt(code, remedy, format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	if k.force {
 		k.overrides = append(k.overrides, text)
-		k.lossy = k.lossy || slices.Contains([]string{"behind", "diverged", "replica_ahead", "replica_ahead_down"}, code)
+		k.lossy = k.lossy || slices.Contains([]string{"behind", "diverged", "replica_ahead", "replica_ahead_down", "thrown_away"}, code)
 		return
 	}
 	k.refusals = append(k.refusals, Refusal{Code: code, Text: text, Remedy: remedy, Force: true})

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockstep-ha/lockstep/topology"
+	"github.com/lockstep-ha/lockstep/topology/gtid"
 )
 
 // refused is a cluster that an operation is refused for.
@@ -24,6 +25,7 @@ type refused struct {
 	policy  func(*Policy)
 	to      string
 	history History
+	had     map[string]gtid.Position
 	// text is a part of the reason.
 	text string
 	// forced is true where a person can override the refusal; plan is true where
@@ -39,21 +41,22 @@ func refusals() map[string]refused {
 	noAccount := func(p *Policy) { p.ReplicationUser = "" }
 	unknown := func(s *topology.Server) { s.ReplicationKnown = false }
 	return map[string]refused{
-		"failover without an account":             {kind: Failover, code: "no_replication_user", servers: list(dead, two), policy: noAccount, text: "no account is configured"},
-		"failover of an unknown primary":          {kind: Failover, code: "no_primary", servers: list(dead, two), primary: -1, text: "not known which server"},
-		"failover without a candidate":            {kind: Failover, code: "no_candidate", servers: list(dead, replica(2, 1, mustNot), replica(3, 1, down)), text: "s2: its promotion rule is must_not; s3: connection refused"},
-		"failover to one of another source":       {kind: Failover, code: "not_a_replica", servers: list(dead, two, server(3, readOnly)), to: "s3", text: "s3 does not replicate from s1"},
-		"failover to an unfit one":                {kind: Failover, code: "unfit", servers: list(dead, two, replica(3, 1, lost, mustNot)), to: "s3", text: "s3 should not be promoted: its promotion rule is must_not", forced: true, plan: true},
-		"failover to one that is down":            {kind: Failover, code: "target_down", servers: list(dead, two, replica(3, 1, silent)), to: "s3", text: "s3 cannot be promoted: timed out"},
-		"failover to another than was promoted":   {kind: Failover, code: "promoted_already", servers: list(dead, server(2), three), to: "s3", text: "s2 was promoted already"},
-		"failover, an unfit one has more":         {kind: Failover, code: "replica_ahead", servers: list(dead, two, replica(3, 1, lost, mustNot, received("0-1-105"))), text: "s3 has received more from s1 than s2 has", forced: true, plan: true},
-		"switchover with an external default":     {kind: Switchover, code: "external_default", servers: list(server(1, external("")), replica(2, 1)), text: "the default replication connection of s1 leads to 203.0.113.9:3306"},
-		"failover while another cluster is ahead": {kind: Failover, code: "elsewhere_ahead", servers: list(dead, two, server(4, readOnly, func(s *topology.Server) { s.SlavePos, s.CurrentPos = position("0-4-900"), position("0-4-900") })), text: "s4, which does not replicate from s1, has replicated 0-4-900, which s2 lacks", forced: true, plan: true},
-		"failover to nobody":                      {kind: Failover, code: "no_such_server", servers: list(dead, two), to: "s9", text: "s9 is not a server that could be promoted"},
-		"failover to the primary":                 {kind: Failover, code: "no_such_server", servers: list(dead, two), to: "s1", text: "s1 is not a server that could be promoted"},
-		"failover to one that is behind":          {kind: Failover, code: "behind", servers: list(dead, replica(2, 1, lost, received("0-1-105")), three), to: "s3", text: "s3 has received less than s2", forced: true, plan: true},
-		"failover with relay log, abort":          {kind: Failover, code: "relay_log", servers: list(dead, replica(2, 1, lost, applied("0-1-95"))), policy: func(p *Policy) { p.RelayLog = RelayLogAbort }, text: "s2 has yet to apply 5 transactions", forced: true, plan: true},
-		"failover, more is on one that is down":   {kind: Failover, code: "replica_ahead_down", servers: list(dead, two, replica(3, 1, down, received("0-1-101"))), text: "s3, which does not answer (connection refused), has received more from s1 than s2 has", forced: true, plan: true},
+		"failover without an account":              {kind: Failover, code: "no_replication_user", servers: list(dead, two), policy: noAccount, text: "no account is configured"},
+		"failover of an unknown primary":           {kind: Failover, code: "no_primary", servers: list(dead, two), primary: -1, text: "not known which server"},
+		"failover without a candidate":             {kind: Failover, code: "no_candidate", servers: list(dead, replica(2, 1, mustNot), replica(3, 1, down)), text: "s2: its promotion rule is must_not; s3: connection refused"},
+		"failover to one of another source":        {kind: Failover, code: "not_a_replica", servers: list(dead, two, server(3, readOnly)), to: "s3", text: "s3 does not replicate from s1"},
+		"failover to an unfit one":                 {kind: Failover, code: "unfit", servers: list(dead, two, replica(3, 1, lost, mustNot)), to: "s3", text: "s3 should not be promoted: its promotion rule is must_not", forced: true, plan: true},
+		"failover to one that is down":             {kind: Failover, code: "target_down", servers: list(dead, two, replica(3, 1, silent)), to: "s3", text: "s3 cannot be promoted: timed out"},
+		"failover to another than was promoted":    {kind: Failover, code: "promoted_already", servers: list(dead, server(2), three), to: "s3", text: "s2 was promoted already"},
+		"failover, an unfit one has more":          {kind: Failover, code: "replica_ahead", servers: list(dead, two, replica(3, 1, lost, mustNot, received("0-1-105"))), text: "s3 has received more from s1 than s2 has", forced: true, plan: true},
+		"switchover with an external default":      {kind: Switchover, code: "external_default", servers: list(server(1, external("")), replica(2, 1)), text: "the default replication connection of s1 leads to 203.0.113.9:3306"},
+		"failover while another cluster is ahead":  {kind: Failover, code: "elsewhere_ahead", servers: list(dead, two, server(4, readOnly, func(s *topology.Server) { s.SlavePos, s.CurrentPos = position("0-4-900"), position("0-4-900") })), text: "s4, which does not replicate from s1, has replicated 0-4-900, which s2 lacks", forced: true, plan: true},
+		"failover to nobody":                       {kind: Failover, code: "no_such_server", servers: list(dead, two), to: "s9", text: "s9 is not a server that could be promoted"},
+		"failover to the primary":                  {kind: Failover, code: "no_such_server", servers: list(dead, two), to: "s1", text: "s1 is not a server that could be promoted"},
+		"failover to one that is behind":           {kind: Failover, code: "behind", servers: list(dead, replica(2, 1, lost, received("0-1-105")), three), to: "s3", text: "s3 has received less than s2", forced: true, plan: true},
+		"failover with relay log, abort":           {kind: Failover, code: "relay_log", servers: list(dead, replica(2, 1, lost, applied("0-1-95"))), policy: func(p *Policy) { p.RelayLog = RelayLogAbort }, text: "s2 has yet to apply 5 transactions", forced: true, plan: true},
+		"failover after relay log was thrown away": {kind: Failover, code: "thrown_away", servers: list(dead, two, three), had: map[string]gtid.Position{"s3": position("0-1-101")}, text: "s3 had received 0-1-101 from s1 and has thrown it away, and s2 has not got it", forced: true, plan: true},
+		"failover, more is on one that is down":    {kind: Failover, code: "replica_ahead_down", servers: list(dead, two, replica(3, 1, down, received("0-1-101"))), text: "s3, which does not answer (connection refused), has received more from s1 than s2 has", forced: true, plan: true},
 
 		"failover to one of two that parted": {kind: Failover, code: "diverged", servers: list(dead, parted, replica(3, 1, lost, received("0-1-101"), applied("0-1-101"))), to: "s3", text: "promoting s3 loses transactions", forced: true, plan: true},
 
@@ -97,7 +100,7 @@ func refusals() map[string]refused {
 
 func (x refused) planned(force bool) (Plan, error) {
 	c := cluster(x.servers...)
-	c.Primary = x.primary
+	c.Primary, c.Had = x.primary, x.had
 	p := policy()
 	if x.policy != nil {
 		p = policy(x.policy)

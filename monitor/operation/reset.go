@@ -25,13 +25,13 @@ func PlanReset(c Cluster, p Policy, r Request) (Plan, error) {
 		return Plan{}, k.err()
 	}
 	to := c.Servers[i]
-	if !to.Up() {
+	if !answers(to) {
 		k.refuse("target_down", "", "%s does not answer: %s", to.Name, to.Why())
 	}
 	for j, s := range c.Servers {
 		switch {
 		case s.SameAs != "" || j == i:
-		case !s.Up():
+		case !answers(s):
 			k.doubt("server_down", "bring it back, or override and seed it anew", "%s does not answer and would keep its old history", s.Name)
 		case !covers(to, s.CurrentPos) && !s.CurrentPos.IsEmpty():
 			k.doubt("data_differ", "compare the data", "%s has applied %s, and %s only %s", s.Name, s.CurrentPos, to.Name, to.CurrentPos)
@@ -45,7 +45,7 @@ func PlanReset(c Cluster, p Policy, r Request) (Plan, error) {
 		plan.From = c.Servers[c.Primary].Name
 	}
 	for _, s := range c.Servers {
-		if s.SameAs != "" || !s.Up() || s.ReadOnly == topology.Yes {
+		if s.SameAs != "" || !answers(s) || s.ReadOnly == topology.Yes {
 			continue
 		}
 		ro := readOnlyStep(s.Name)
@@ -57,7 +57,7 @@ func PlanReset(c Cluster, p Policy, r Request) (Plan, error) {
 		plan.Steps = append(plan.Steps, ro)
 	}
 	for _, s := range c.Servers {
-		if s.SameAs != "" || !s.Up() {
+		if s.SameAs != "" || !answers(s) {
 			continue
 		}
 		statements := pl.demotedSemiSync(s)
@@ -84,7 +84,7 @@ func PlanReset(c Cluster, p Policy, r Request) (Plan, error) {
 		plan.Then = append(plan.Then, lane)
 	}
 	for j, s := range c.Servers {
-		if j == i || s.SameAs != "" || !s.Up() {
+		if j == i || s.SameAs != "" || !answers(s) {
 			continue
 		}
 		lane, err := pl.repoint(j, "", to, false)
@@ -95,3 +95,7 @@ func PlanReset(c Cluster, p Policy, r Request) (Plan, error) {
 	}
 	return plan, nil
 }
+
+// answers reports whether a server can be told to begin anew: one that lacks
+// transactions can, as an operation that was cut short leaves it.
+func answers(s topology.Server) bool { return s.Up() || s.Evidence == topology.Outdated }

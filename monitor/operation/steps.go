@@ -55,8 +55,9 @@ func readOnlyStep(server string) Step {
 }
 
 // drained waits until a server has applied all that it has received from a
-// source, as seen after the step began.
-func drained(server, source string) func(Cluster, time.Duration) (bool, string) {
+// source, as seen after the step began. Unless lossy is set that includes what was
+// seen to be received before.
+func drained(server, source string, lossy bool) func(Cluster, time.Duration) (bool, string) {
 	return func(c Cluster, since time.Duration) (bool, string) {
 		i, p := c.Index(server), c.Index(source)
 		s := c.Servers[i]
@@ -66,6 +67,10 @@ func drained(server, source string) func(Cluster, time.Duration) (bool, string) 
 		link := c.linkFrom(i, p)
 		if link == nil {
 			return false, fmt.Sprintf("%s does not replicate from %s any more", server, source)
+		}
+		c.Primary = p
+		if id := c.lacks(i, server); id != "" && !lossy {
+			return false, fmt.Sprintf("%s had received %s and has thrown it away: its replication was stopped", server, id)
 		}
 		if n := gtid.Backlog(link.Received, s.SlavePos); n > 0 {
 			return false, fmt.Sprintf("%s has yet to apply %d transactions (received %s, applied %s); SQL thread: %s %s", server, n, link.Received, s.SlavePos, link.SQL, link.SQLError)

@@ -191,6 +191,11 @@ func (p Position) Restrict(domains ...uint32) Position {
 	return Position{gtids: kept}
 }
 
+// Within returns the GTIDs that a state contains.
+func (p Position) Within(s State) Position {
+	return Position{gtids: slices.DeleteFunc(slices.Clone(p.gtids), func(g GTID) bool { return !s.Contains(g) })}
+}
+
 // IsEmpty reports whether the position has no GTID.
 func (p Position) IsEmpty() bool { return len(p.gtids) == 0 }
 
