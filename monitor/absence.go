@@ -15,16 +15,32 @@ type absences map[string]absence
 type absence struct {
 	silent bool
 	// holder is the connection that published the server when it answered last,
-	// before the one that did when it fell silent; zero for none.
+	// at seenAt; before the one that did when it fell silent, zero for none.
 	holder, before uint64
-	backAt         time.Duration
+	seenAt         time.Duration
+	// backAt is when it answered again, gap how long after seenAt.
+	backAt, gap time.Duration
+}
+
+// idleResolution is taken off how long a session is said to have been idle.
+const idleResolution = 50 * time.Millisecond
+
+// oldLock is a publication from before a silence.
+type oldLock struct {
+	// left is for how long it may be stale: then its session has idled out, or was
+	// used.
+	left time.Duration
+	// long is set where the silence was so long that the primary may have been
+	// moved in it, even if this server was it: whoever had published it held the
+	// lock when it was last seen, had heard of it less than a wait_timeout before,
+	// and could replace it W + N after that at the earliest.
+	long bool
 }
 
 // look takes in one observation and names the servers whose publication is the
-// one from before their silence, and may be stale, each with the time for which
-// that is so.
-func (a absences) look(servers []topology.Server, rows []locks.Row, now time.Duration, t locks.Timing) map[string]time.Duration {
-	var old map[string]time.Duration
+// one from before their silence, and whose holder has sent nothing since.
+func (a absences) look(servers []topology.Server, rows []locks.Row, now time.Duration, t locks.Timing) map[string]oldLock {
+	var old map[string]oldLock
 	for i, r := range rows {
 		name := servers[i].Name
 		w := a[name]
@@ -34,17 +50,20 @@ func (a absences) look(servers []topology.Server, rows []locks.Row, now time.Dur
 			continue
 		}
 		if w.silent {
-			w.silent, w.before, w.backAt = false, w.holder, now
+			w.silent, w.before, w.backAt, w.gap = false, w.holder, now, now-w.seenAt
 		}
-		w.holder = 0
+		w.holder, w.seenAt = 0, r.SentAt
 		if r.Published() {
 			w.holder = r.PrimaryLock.Holder.ConnectionID
 		}
-		if left := w.backAt + t.WaitTimeout - now; w.before != 0 && w.holder == w.before && left > 0 {
+		if w.holder != w.before || (r.Idle >= 0 && r.Idle+idleResolution < r.SentAt-w.backAt) {
+			w.before = 0 // somebody is there
+		}
+		if left := w.backAt + t.WaitTimeout - now; w.before != 0 && left > 0 {
 			if old == nil {
-				old = map[string]time.Duration{}
+				old = map[string]oldLock{}
 			}
-			old[name] = left
+			old[name] = oldLock{left, w.gap >= t.Notice}
 		}
 		a[name] = w
 	}

@@ -65,7 +65,7 @@ type scene struct {
 	d       election.Decision
 	// old are the servers whose publication may be one of before they fell silent,
 	// and for how long: see absences.
-	old map[string]time.Duration
+	old map[string]oldLock
 }
 
 // decideOffer is step 5 of a tick: the primary monitor says where the primary
@@ -207,8 +207,8 @@ func follow(s scene, m memory) (offer, memory) {
 			why = append(why, fmt.Sprintf("%s carries the primary lock of %s, which cannot have the majority: %d of %d votes are free", sv.Name, r.PrimaryLock.Holder, s.d.Tally.Free, s.d.Tally.Total))
 		case r.Published() && m.mayTakeWrites(s, sv.Name):
 			why = append(why, fmt.Sprintf("%s carries the primary lock, but %s, which was offered a moment ago, may still take writes", sv.Name, m.chosen))
-		case r.Published() && s.old[sv.Name] > 0 && m.chosen != "" && m.chosen != sv.Name:
-			why = append(why, fmt.Sprintf("%s carries the primary lock that it had before it fell silent, and %s was published since: it is believed if it is still there in %v", sv.Name, m.chosen, s.old[sv.Name].Round(time.Millisecond)))
+		case r.Published() && s.old[sv.Name].left > 0 && (s.old[sv.Name].long || (m.chosen != "" && m.chosen != sv.Name)):
+			why = append(why, fmt.Sprintf("%s carries the primary lock that it had before it fell silent, and its holder has sent nothing since: it is believed when it has, or if the lock is still there in %v", sv.Name, s.old[sv.Name].left.Round(time.Millisecond)))
 		case r.Published() && len(s.graph.Below(i, true)) == 0 && topology.Ahead(s.servers, i, false) != "":
 			why = append(why, fmt.Sprintf("%s carries the primary lock, but nothing replicates from it, and %s", sv.Name, topology.Ahead(s.servers, i, false)))
 		case r.Published() && sv.Writable():

@@ -454,9 +454,14 @@ func TestOldPublicationIsNotFollowed(t *testing.T) {
 	st := newStage(t, election.Secondary).publishedOn(1, true)
 	st.servers[1].ReadOnly = topology.No
 	a, w := absences{}, st.timing.WaitTimeout
-	at := func(now time.Duration) (offer, map[string]time.Duration) {
+	chosen := "s1"
+	st.rows[1].Idle = -1
+	at := func(now time.Duration) (offer, map[string]oldLock) {
+		for i := range st.rows {
+			st.rows[i].SentAt = now
+		}
 		st.scene.old = a.look(st.servers, st.rows, now, st.timing)
-		o, _ := st.decide(memory{chosen: "s1"})
+		o, _ := st.decide(memory{chosen: chosen})
 		return o, st.scene.old
 	}
 	answered := st.rows[1]
@@ -467,9 +472,9 @@ func TestOldPublicationIsNotFollowed(t *testing.T) {
 	at(3 * time.Second)
 	st.rows[1] = answered
 	o, old := at(4 * time.Second)
-	require.Equal(t, map[string]time.Duration{"s2": w}, old)
+	require.Equal(t, map[string]oldLock{"s2": {w, false}}, old)
 	require.Empty(t, o.name)
-	require.Contains(t, o.reason, "s2 carries the primary lock that it had before it fell silent, and s1 was published since")
+	require.Contains(t, o.reason, "s2 carries the primary lock that it had before it fell silent, and its holder has sent nothing since")
 	o, _ = st.decide(memory{chosen: "s2"})
 	require.Equal(t, "s2", o.name, "it was published last")
 	o, _ = at(4*time.Second + w - 1)
@@ -485,4 +490,23 @@ func TestOldPublicationIsNotFollowed(t *testing.T) {
 	st.rows[1].ServerLock.Holder.ConnectionID++
 	o, _ = at(61 * time.Second)
 	require.Equal(t, "s2", o.name, "published by another connection since")
+
+	// The server that was followed last is silent for as long as a failover takes.
+	answered, chosen = st.rows[1], "s2"
+	silence := func(from, to time.Duration) offer {
+		st.rows[1] = answered
+		at(from)
+		st.rows[1] = locks.Row{Server: "s2"}
+		at(from + 1)
+		st.rows[1] = answered
+		o, _ := at(to)
+		return o
+	}
+	require.Equal(t, "s2", silence(100*time.Second, 100*time.Second+st.timing.Notice-1).name, "too short")
+	require.Empty(t, silence(200*time.Second, 200*time.Second+st.timing.Notice).name)
+	st.rows[1].Idle = time.Second
+	o, _ = at(200*time.Second + st.timing.Notice + time.Second)
+	require.Empty(t, o.name, "the last that its holder sent may have lain there since before")
+	o, _ = at(200*time.Second + st.timing.Notice + 2*time.Second)
+	require.Equal(t, "s2", o.name, "its holder is there")
 }

@@ -96,7 +96,9 @@ var faults = []fault{
 	}},
 	{kind: "person sets read_only", weight: 1, do: func(c *cluster, f Fault) {
 		if s := c.servers[f.A%len(c.servers)]; s.running() {
+			was := s.readOnly
 			s.readOnly = f.B%2 == 0
+			s.opened = was && !s.readOnly
 			s.logf("a person sets read_only to %v", s.readOnly)
 		}
 	}},

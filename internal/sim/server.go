@@ -53,7 +53,7 @@ type server struct {
 	started time.Duration
 
 	readOnly bool
-	opened   bool // by its my.cnf
+	opened   bool // by its my.cnf, or by a person
 	semi     semiSync
 	cnf      struct {
 		readOnly bool

@@ -43,7 +43,14 @@ func PlanFailover(c Cluster, p Policy, r Request) (Plan, error) {
 			return c.Servers[c.Index(plan.To)].Writable(), plan.To + " is not writable"
 		})
 		st.turn = true
-		plan.Steps = append(pl.waitForLocks(from, r), st)
+		if from.SemiSync.PrimaryOn && !from.Up() {
+			plan.Steps = pl.stopAll(plan.To, from) // none of them acknowledges what the old primary may still commit
+		}
+		plan.Steps = append(plan.Steps, pl.waitForLocks(from, r)...)
+		if from.SemiSync.PrimaryOn {
+			plan.Steps = append(plan.Steps, pl.noOtherReceives(plan.To, from)...)
+		}
+		plan.Steps = append(plan.Steps, st)
 		return pl.finishFailover(plan, k, i, from)
 	}
 	if i := pl.promotedAlready(); i >= 0 {
@@ -113,6 +120,9 @@ func (pl planner) drain(to, from topology.Server, link *topology.Replication, p 
 	out = append(out, waitStep("apply relay log", to.Name, "all that it has received is applied (Gtid_IO_Pos = gtid_slave_pos)", p.FailoverTimeout, "its relay log is empty", drained(to.Name, from.Name, lossy)))
 	out = append(out, pl.stopReceiving(to, from, link)...)
 	out = append(out, pl.waitForLocks(from, r)...)
+	if from.SemiSync.PrimaryOn {
+		out = append(out, pl.noOtherReceives(to.Name, from)...)
+	}
 	if !lossy {
 		out = append(out, waitStep("nobody has more", to.Name, "no other replica that answers has received more", statementLimit, "it is still the most advanced", mostAdvanced(to.Name, from.Name)))
 	}
@@ -137,27 +147,35 @@ func (pl planner) waitForLocks(from topology.Server, r Request) []Step {
 // acknowledge its commits, at once. Until then none of them acknowledges what the
 // old primary may still commit.
 func (pl planner) stopReceiving(to, from topology.Server, link *topology.Replication) []Step {
-	stopped := func(name string) func(topology.Server) bool {
-		return func(s topology.Server) bool {
-			return slices.ContainsFunc(s.Replication, func(r topology.Replication) bool { return r.Name == name && r.IO == "No" })
-		}
-	}
 	if !away(to, from) {
 		stop := step("stop receiving", to.Name, statementLimit, to.Name+" receives nothing more", mariadb.StopReceiving(link.Name))
 		stop.undo, stop.seen = mariadb.StartReceiving(link.Name), stopped(link.Name)
 		stop.Undo = stop.undo
 		return []Step{stop}
 	}
+	return pl.stopAll(to.Name, from)
+}
+
+// stopped tells whether the IO thread of a connection has stopped.
+func stopped(connection string) func(topology.Server) bool {
+	return func(s topology.Server) bool {
+		return slices.ContainsFunc(s.Replication, func(r topology.Replication) bool { return r.Name == connection && r.IO == "No" })
+	}
+}
+
+// stopAll are the steps after which no replica of a source receives anything more,
+// the one that must among them.
+func (pl planner) stopAll(must string, from topology.Server) []Step {
 	var send, see []Step
 	for _, i := range pl.c.Graph.Replicas(pl.c.Primary, false) {
 		s := pl.c.Servers[i]
 		l := pl.c.linkFrom(i, pl.c.Primary)
-		if l == nil || !s.Up() || s.SameAs != "" || s.Maintenance || (l.IO == "No" && s.Name != to.Name) {
+		if l == nil || !s.Up() || s.SameAs != "" || s.Maintenance || (l.IO == "No" && s.Name != must) {
 			continue
 		}
 		stop := step("stop receiving", s.Name, asideLimit, s.Name+" is about to receive nothing more", hurried(mariadb.StopReceiving(l.Name))...)
 		stop.aside, stop.undo = true, mariadb.StartReceiving(l.Name)
-		stop.Undo, stop.soft = stop.undo, s.Name != to.Name
+		stop.Undo, stop.soft = stop.undo, s.Name != must
 		name := l.Name
 		wait := waitStep("receive nothing more", s.Name, "its IO thread has stopped", asideLimit, s.Name+" receives nothing more", func(c Cluster, since time.Duration) (bool, string) {
 			now, _ := c.server(s.Name)
@@ -167,6 +185,29 @@ func (pl planner) stopReceiving(to, from topology.Server, link *topology.Replica
 		send, see = append(send, stop), append(see, wait)
 	}
 	return append(send, see...)
+}
+
+// noOtherReceives are the steps before a promotion that stop replicas which could
+// not be stopped before, and by now answer: what they acknowledge later is lost.
+func (pl planner) noOtherReceives(must string, from topology.Server) []Step {
+	var out []Step
+	for _, i := range pl.c.Graph.Replicas(pl.c.Primary, false) {
+		s := pl.c.Servers[i]
+		l := pl.c.linkFrom(i, pl.c.Primary)
+		if l == nil || s.Name == must || !away(s, from) || s.SameAs != "" || s.Maintenance {
+			continue
+		}
+		again := step("stop receiving", s.Name, asideLimit, "", hurried(mariadb.StopReceiving(l.Name))...)
+		again.aside = true
+		name := l.Name
+		wait := waitStep("acknowledge nothing more", s.Name, "if it answers, its IO thread has stopped; else it is stopped", asideLimit, s.Name+" acknowledges nothing to "+from.Name, func(c Cluster, _ time.Duration) (bool, string) {
+			now, _ := c.server(s.Name)
+			return !now.Up() || stopped(name)(now), s.Name + " still receives"
+		})
+		wait.soft, wait.again = true, &again
+		out = append(out, wait)
+	}
+	return out
 }
 
 func (pl planner) finishFailover(plan Plan, k *checks, to int, from topology.Server) (Plan, error) {

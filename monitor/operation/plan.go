@@ -102,6 +102,8 @@ type Step struct {
 	// aside steps may take longer than a lease lasts: whether they had their effect
 	// is seen, not awaited.
 	aside bool
+	// again is what a step that only looks sends while it waits; nil for nothing.
+	again *Step
 	// soft steps may fail: the run goes on with a warning.
 	soft bool
 	// purge names a server on which the connections of accounts that may write to a

@@ -114,6 +114,7 @@ type Run struct {
 	done      []int // indexes of steps with an undo that were carried out
 	kills     int
 	purges    int
+	again     time.Duration   // when a waiting step has sent something again
 	left      bool            // something could not be undone
 	lost      error           // the verification that failed between the statements of one step
 	enabled   []mariadb.Event // events that were enabled on the former primary; nil where not known
@@ -232,6 +233,7 @@ func (r *Run) foreground(ctx context.Context, c Cluster, s Servers) bool {
 			return true
 		}
 		why = reason
+		r.resend(ctx, s, st)
 	case r.unsure:
 		server, _ := c.server(st.Server)
 		if server.Up() && server.SentAt >= r.sent && (st.seen == nil || st.seen(server) || late || (!st.aside && !slices.Contains(c.Lingering, st.Server))) {
@@ -313,6 +315,21 @@ func (r *Run) send(ctx context.Context, s Servers, st Step) bool {
 	return false
 }
 
+// resendPause is how soon a waiting step sends something again.
+const resendPause = time.Second
+
+// resend sends what a waiting step needs to come true.
+func (r *Run) resend(ctx context.Context, s Servers, st Step) {
+	if st.again == nil || (r.again != 0 && s.Now()-r.again < resendPause) || s.Verify(ctx) != nil {
+		return
+	}
+	r.again = s.Now()
+	if a := s.Execute(ctx, []Call{st.again.call()})[0]; a.Err != nil && a.Known {
+		r.again -= resendPause * 4 / 5 // its server lock may be held soon
+	}
+	r.sent = s.Now()
+}
+
 // call is what a step that is a plain statement sends.
 func (s Step) call() Call {
 	c := Call{Server: s.Server, SQL: s.sql, Limit: s.limit(), Aside: s.aside, Wait: s.waits}
@@ -337,7 +354,7 @@ func (r *Run) passed(s Servers, st Step, detail string) {
 		r.Record.TurnedAt = &at
 	}
 	r.next++
-	r.began, r.unsure = 0, false
+	r.began, r.unsure, r.again = 0, false, 0
 }
 
 // fail undoes, in reverse order, what was done, and ends the run.
