@@ -30,7 +30,7 @@ var (
 	resetRE   = regexp.MustCompile(`^RESET SLAVE '([^']*)' ALL$`)
 	changeRE  = regexp.MustCompile(`^CHANGE MASTER '([^']*)' TO MASTER_HOST='([^']*)', MASTER_PORT=(\d+), .*MASTER_USE_GTID=(.*)$`)
 	semiRE    = regexp.MustCompile(`^SET GLOBAL rpl_semi_sync_(master|slave)_enabled=([01])$`)
-	ignoredRE = regexp.MustCompile(`^SET GLOBAL rpl_semi_sync_master_(timeout|wait_point|wait_no_slave)=\w+$`)
+	ignoredRE = regexp.MustCompile(`^(SET GLOBAL rpl_semi_sync_master_(timeout|wait_point|wait_no_slave)=\w+|BACKUP STAGE \w+|SET (SESSION lock_wait_timeout=)?@lockstep_wait.*)$`)
 )
 
 // run carries out a batch of statements of a session, one after the other, and

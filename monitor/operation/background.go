@@ -119,7 +119,12 @@ func (r *Run) sendLanes(ctx context.Context, s Servers, ready []*lane) {
 	for _, l := range ready {
 		if !slices.Contains(sent, l) {
 			st := l.steps[l.next]
-			a := r.events(ctx, s, st)
+			var a Answer
+			if st.special == killBlocked {
+				a = r.killWaiting(ctx, s, st)
+			} else {
+				a = r.events(ctx, s, st)
+			}
 			l.sent = s.Now()
 			r.answered(s, l, st, a)
 		}
@@ -262,6 +267,18 @@ func (r *Run) purged(ctx context.Context, s Servers, st Step) bool {
 	return true
 }
 
+// killWaiting ends the connections that wait to commit on a former primary: what
+// they would commit when they may is on nobody else.
+func (r *Run) killWaiting(ctx context.Context, s Servers, st Step) Answer {
+	found, err := sessions(ctx, s, st.Server, mariadb.BlockedSessions(r.p.KeepConnections))
+	if err == nil && len(found) > 0 {
+		if r.lost = s.Verify(ctx); r.lost == nil {
+			r.killAll(ctx, s, st.Server, found)
+		}
+	}
+	return Answer{Known: true, Err: err}
+}
+
 // clientSession is a connection that is to be ended.
 type clientSession struct {
 	id  uint64
@@ -292,6 +309,10 @@ func (r *Run) kill(ctx context.Context, s Servers, st Step, server string, list 
 		r.end(s, Abandoned, fmt.Sprintf("given up at the step %s on %s: %v; %s", st.Name, st.Server, err, r.state()))
 		return
 	}
+	r.killAll(ctx, s, server, list)
+}
+
+func (r *Run) killAll(ctx context.Context, s Servers, server string, list []clientSession) {
 	for _, c := range list {
 		if a := s.Execute(ctx, []Call{{Server: server, SQL: mariadb.Kill(c.id), Limit: statementLimit}})[0]; a.Err != nil && !mariadb.NoSuchConnection(a.Code) {
 			r.warn(fmt.Sprintf("%s: %s: %v", server, c.who, a.Err))

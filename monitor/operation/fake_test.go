@@ -37,9 +37,11 @@ type fake struct {
 	servers  []topology.Server
 	events   map[string][]mariadb.Event
 	sessions map[string][]uint64
-	immortal bool   // connections that are ended come back
-	waiting  string // commits that wait for an acknowledgement
-	frozen   bool   // nothing is replicated
+	// committing are the connections to s1 that wait to commit.
+	committing []uint64
+	immortal   bool   // connections that are ended come back
+	waiting    string // commits that wait for an acknowledgement
+	frozen     bool   // nothing is replicated
 
 	rules  []*rule
 	refuse int // number of the verification that fails, from 1; 0 for none
@@ -152,7 +154,11 @@ func (f *fake) run(c Call) Answer {
 		return Answer{Known: true, Tables: text(rows...)}
 	case strings.Contains(c.SQL, "PROCESSLIST"):
 		rows := [][]string{{"ID", "USER", "HOST"}}
-		for _, id := range f.sessions[c.Server] {
+		list := f.sessions[c.Server]
+		if strings.Contains(c.SQL, "backup lock") {
+			list = f.committing
+		}
+		for _, id := range list {
 			rows = append(rows, []string{strconv.FormatUint(id, 10), "app", "10.1.1.1:5000"})
 		}
 		return Answer{Known: true, Tables: text(rows...)}
@@ -225,7 +231,7 @@ func (f *fake) statement(s *topology.Server, sql string) {
 		s.BinlogState, s.BinlogPos, s.CurrentPos = gtid.State{}, gtid.Position{}, s.SlavePos
 	case sql == "SET GLOBAL gtid_slave_pos=''":
 		s.SlavePos, s.CurrentPos = gtid.Position{}, gtid.Position{}
-	case strings.HasPrefix(sql, "SET "), strings.HasPrefix(sql, "DO "):
+	case strings.HasPrefix(sql, "SET "), strings.HasPrefix(sql, "DO "), strings.HasPrefix(sql, "BACKUP STAGE "):
 	default:
 		f.t.Fatalf("statement on %s that no plan should contain: %s", s.Name, sql)
 	}
@@ -253,6 +259,10 @@ func brief(sql string) string {
 	switch {
 	case sql == mariadb.EventsStatement:
 		return "events?"
+	case strings.Contains(sql, "backup lock"):
+		return "blocked?"
+	case strings.HasPrefix(sql, "SET @lockstep_wait"):
+		return "block commits"
 	case strings.Contains(sql, "USER_PRIVILEGES"):
 		return "privileged?"
 	case strings.Contains(sql, "PROCESSLIST"):

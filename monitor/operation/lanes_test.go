@@ -280,3 +280,46 @@ func TestResetRuns(t *testing.T) {
 	require.Equal(t, "10.0.0.2", f.server("s1").Replication[0].Host)
 	require.Less(t, f.at, start+time.Minute)
 }
+
+// TestConnectionsThatWaitToCommit are ended before they may: what they commit on the
+// former primary is on nobody else.
+func TestConnectionsThatWaitToCommit(t *testing.T) {
+	t.Parallel()
+	f, run := switchover(t)
+	f.committing = []uint64{9, 11}
+	f.drive(run, nil)
+	require.Equal(t, Done, run.Record.Outcome)
+	i := slices.Index(f.log, "s1: BACKUP STAGE END")
+	require.Equal(t, []string{"s1: blocked?", "verify", "s1: KILL SOFT CONNECTION 9", "s1: KILL SOFT CONNECTION 11", "verify"}, f.log[i-5:i])
+	require.Contains(t, run.Record.Warnings, "s1: ended app@10.1.1.1:5000, connection 11")
+}
+
+// TestCommitsAreNotBlockedAnyMore where the session that blocked them is gone.
+func TestCommitsAreNotBlockedAnyMore(t *testing.T) {
+	t.Parallel()
+	f, run := switchover(t)
+	f.rule(rule{server: "s1", sql: mariadb.UnblockCommits, answer: Answer{Known: true, Err: errTest, Code: mariadb.ErrNotBlocked}})
+	f.drive(run, nil)
+	require.Equal(t, Done, run.Record.Outcome, "%+v", run.Record)
+
+	f, run = switchover(t)
+	f.rule(rule{server: "s1", sql: mariadb.UnblockCommits, answer: Answer{Known: true, Err: errTest, Code: mariadb.ErrNotBlocked}})
+	f.frozen, f.server("s1").BinlogPos = true, position("0-1-107")
+	f.drive(run, at(run, "catch up"))
+	require.True(t, run.Cancel())
+	f.drive(run, nil)
+	require.Equal(t, Cancelled, run.Record.Outcome)
+	require.False(t, run.Left())
+	require.Equal(t, topology.No, f.server("s1").ReadOnly)
+}
+
+// TestCommitsCannotBeBlocked is said, and no reason to stop.
+func TestCommitsCannotBeBlocked(t *testing.T) {
+	t.Parallel()
+	f, run := switchover(t)
+	f.rule(rule{server: "s1", sql: "BACKUP STAGE BLOCK_COMMIT", answer: Answer{Known: true, Err: errTest, Code: 1205}})
+	f.drive(run, nil)
+	require.Equal(t, Done, run.Record.Outcome, "%+v", run.Record)
+	require.Contains(t, run.Record.Warnings, "block commits on s1: no luck")
+	require.Contains(t, f.log, "s1: BACKUP STAGE END", "it may have begun")
+}

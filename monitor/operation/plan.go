@@ -119,6 +119,7 @@ const (
 	plain special = iota
 	killSessions
 	killClients
+	killBlocked
 	eventsOff
 	eventsOn
 )

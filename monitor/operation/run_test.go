@@ -51,15 +51,15 @@ func TestSwitchoverRuns(t *testing.T) {
 		"verify", "s1: " + toReadOnly,
 		"verify", "s1: events?", "verify", "s1: event a DISABLE ON SLAVE",
 		"s1: privileged?", "verify", "s1: KILL SOFT CONNECTION 7", "s1: privileged?",
-		"s1: privileged?", "verify", promoted,
+		"verify", "s1: block commits", "s1: privileged?", "verify", promoted,
 	}, f.log, "nothing is done before the new primary is published")
 	require.False(t, run.Ended())
 	require.False(t, run.Cancel(), "too late")
 	n := len(f.log)
 	f.drive(run, nil)
 	require.Equal(t, []string{
-		"verify", "s1: STOP SLAVE ''; CHANGE MASTER 10.0.0.2; START SLAVE ''", "s3: STOP SLAVE ''; CHANGE MASTER 10.0.0.2; START SLAVE ''",
-		"s2: events?", "verify", "s2: event a ENABLE",
+		"verify", "s3: STOP SLAVE ''; CHANGE MASTER 10.0.0.2; START SLAVE ''", "s2: events?", "verify", "s2: event a ENABLE", "s1: blocked?",
+		"verify", "s1: BACKUP STAGE END", "verify", "s1: STOP SLAVE ''; CHANGE MASTER 10.0.0.2; START SLAVE ''",
 	}, f.log[n:])
 	f.requireVerified()
 	rec := run.Record
@@ -79,7 +79,7 @@ func TestRecordKeepsTimes(t *testing.T) {
 	require.Equal(t, "s1", rec.From)
 	require.Equal(t, "s2", rec.To)
 	require.NotEmpty(t, rec.Reason)
-	require.Len(t, rec.Steps, len(run.Plan.Steps)+5)
+	require.Len(t, rec.Steps, len(run.Plan.Steps)+7)
 	last := rec.StartedAt
 	for i, st := range rec.Steps {
 		require.Equal(t, Done, st.Outcome, st.Name)
@@ -150,9 +150,9 @@ func TestStatementErrorIsUndone(t *testing.T) {
 	f.rule(rule{server: "s2", sql: "RESET SLAVE", answer: Answer{Known: true, Err: errTest, Code: 1200}})
 	f.drive(run, nil)
 	require.Equal(t, Undone, run.Record.Outcome)
-	require.Contains(t, run.Record.Detail, "step promote on s2 has not had its effect: no luck; undone: promote on s2, disable events on s1, set read-only on s1")
+	require.Contains(t, run.Record.Detail, "step promote on s2 has not had its effect: no luck; undone: promote on s2, block commits on s1, disable events on s1, set read-only on s1")
 	i := slices.Index(f.log, promoted)
-	require.Equal(t, []string{"verify", backToS1, "verify", "s1: event a ENABLE", "verify", "s1: " + toWritable}, f.log[i+1:])
+	require.Equal(t, []string{"verify", backToS1, "verify", "s1: BACKUP STAGE END", "verify", "s1: event a ENABLE", "verify", "s1: " + toWritable}, f.log[i+1:])
 	f.requireVerified()
 	require.False(t, run.Turned())
 	require.Nil(t, run.Record.TurnedAt)
@@ -185,7 +185,7 @@ func TestLostAnswers(t *testing.T) {
 		"read-only, done":         {"s1", toReadOnly, true, Done, ""},
 		"read-only, not done":     {"s1", toReadOnly, false, Undone, "step set read-only on s1 has not had its effect: broken pipe; undone: set read-only on s1"},
 		"promoted":                {"s2", "RESET SLAVE", true, Done, ""},
-		"not promoted":            {"s2", "RESET SLAVE", false, Undone, "step promote on s2 has not had its effect: broken pipe; undone: promote on s2, disable events on s1, set read-only on s1"},
+		"not promoted":            {"s2", "RESET SLAVE", false, Undone, "step promote on s2 has not had its effect: broken pipe; undone: promote on s2, block commits on s1, disable events on s1, set read-only on s1"},
 		"repointed":               {"s3", "CHANGE MASTER", true, Done, ""},
 		"not repointed, once":     {"s3", "CHANGE MASTER", false, Done, ""},
 		"list of events":          {"s1", "information_schema.EVENTS", false, Done, ""},
@@ -282,7 +282,7 @@ func TestWaitPastItsLimit(t *testing.T) {
 	f.server("s1").BinlogPos = position("0-1-107")
 	f.drive(run, nil)
 	require.Equal(t, Undone, run.Record.Outcome)
-	require.Contains(t, run.Record.Detail, "step catch up on s2 took longer than 10s: s2 has applied 0-1-100 of 0-1-107; undone: disable events on s1, set read-only on s1")
+	require.Contains(t, run.Record.Detail, "step catch up on s2 took longer than 10s: s2 has applied 0-1-100 of 0-1-107; undone: block commits on s1, disable events on s1, set read-only on s1")
 	took := run.Record.EndedAt.Sub(run.Record.StartedAt)
 	require.InDelta(t, 10*second, took, float64(500*time.Millisecond))
 	require.Equal(t, topology.No, f.server("s1").ReadOnly)

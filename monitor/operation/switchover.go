@@ -93,10 +93,15 @@ func PlanSwitchover(c Cluster, p Policy, r Request) (Plan, error) {
 	catchUp := waitStep("catch up", to.Name, "it has applied all that "+from.Name+" has logged, and "+from.Name+" logs nothing more", p.SwitchoverTimeout,
 		"nothing that was acknowledged is missing on "+to.Name, caughtUp(to.Name, from.Name))
 	catchUp.purge = from.Name
+	// What a privileged account commits after the last look at the position would be
+	// lost.
+	block := step("block commits", from.Name, readOnlyWait+statementLimit, "nobody commits on "+from.Name+", whatever the account may do", mariadb.BlockCommits(readOnlyWait)...)
+	block.waits, block.soft = readOnlyWait, true
+	block.undo, block.Undo = mariadb.UnblockCommits, mariadb.UnblockCommits
 	plan.Steps = append(plan.Steps,
 		Step{Name: "end privileged connections", Server: from.Name, LimitMS: p.SwitchoverTimeout.Milliseconds(), special: killSessions, soft: true,
 			Statement: "KILL SOFT CONNECTION for each connection of an account that may write to a read-only server", After: "no account writes to " + from.Name},
-		catchUp)
+		block, catchUp)
 	promote := pl.promotion(to, from, link.Name)
 	back, _, err := mariadb.ChangeSource(to.Version, mariadb.Source{Connection: link.Name, Address: addressFor(from), User: p.ReplicationUser, Password: p.ReplicationPassword, TLS: p.ReplicationTLS})
 	if err != nil {
@@ -113,7 +118,11 @@ func PlanSwitchover(c Cluster, p Policy, r Request) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	plan.Then = append(plan.Then, append(demote, pl.demotionSQL(from)...))
+	unblock := step("let commits go on", from.Name, statementLimit, "its replication can be set", mariadb.UnblockCommits)
+	unblock.seen = func(topology.Server) bool { return true } // where its session is gone, so is the block
+	lane := []Step{{Name: "end connections that wait to commit", Server: from.Name, LimitMS: statementLimit.Milliseconds(), special: killBlocked, soft: true,
+		Statement: "KILL SOFT CONNECTION for each connection that waits to commit", After: "what they have begun is not committed on " + from.Name}, unblock}
+	plan.Then = append(plan.Then, append(append(lane, demote...), pl.demotionSQL(from)...))
 	others, err := pl.otherReplicas(c.Primary, to)
 	plan.Then = append(plan.Then, others...)
 	return plan, err

@@ -149,6 +149,29 @@ func PrivilegedSessions(except []string) string {
 		" AND USER IN (SELECT SUBSTRING_INDEX(SUBSTRING(GRANTEE,2),'''@''',1) FROM information_schema.USER_PRIVILEGES WHERE PRIVILEGE_TYPE IN ('SUPER','READ ONLY ADMIN','READ_ONLY ADMIN'))"
 }
 
+// BlockedSessions lists those of the ClientSessions that wait to commit: see
+// BlockCommits.
+func BlockedSessions(except []string) string {
+	return ClientSessions(except) + " AND STATE LIKE 'Waiting for backup lock%'"
+}
+
+// BlockCommits keeps everybody from committing, whatever privileges they have, until
+// UnblockCommits or the end of the session. It waits for running commits no longer
+// than wait; then it fails with code 1205, and has to be taken back all the same.
+func BlockCommits(wait time.Duration) []string {
+	return []string{
+		fmt.Sprintf("SET @lockstep_wait=@@session.lock_wait_timeout, SESSION lock_wait_timeout=%d", max(int(wait/time.Second), 1)),
+		"BACKUP STAGE START", "BACKUP STAGE BLOCK_COMMIT", "SET SESSION lock_wait_timeout=@lockstep_wait",
+	}
+}
+
+// UnblockCommits ends BlockCommits in the session that began it; where there is none
+// code ErrNotBlocked is the answer.
+const UnblockCommits = "BACKUP STAGE END"
+
+// ErrNotBlocked is the error code of UnblockCommits where nothing is blocked.
+const ErrNotBlocked = 4146
+
 // Kill ends a connection. A connection that has ended meanwhile gives code 1094.
 func Kill(id uint64) string { return fmt.Sprintf("KILL SOFT CONNECTION %d", id) }
 
