@@ -273,7 +273,7 @@ func (m *Monitor) operationFaults() []FaultView {
 	out = append(out, m.diskFaults()...)
 	if m.shared.problem != "" {
 		out = append(out, FaultView{Code: "state_not_kept", Text: m.shared.problem,
-			Remedy: fmt.Sprintf("grant the monitor CREATE, SELECT, INSERT, UPDATE ON `%s`.*, or set state_schema = \"\"", m.d.cfg.Policy.StateSchema)})
+			Remedy: fmt.Sprintf("grant the monitor BINLOG ADMIN and READ_ONLY ADMIN, and CREATE, SELECT, INSERT, UPDATE ON `%s`.*, or set state_schema = \"\"", m.d.cfg.Policy.StateSchema)})
 	}
 	return out
 }

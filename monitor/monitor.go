@@ -93,7 +93,7 @@ func New(cfg Config, opts ...Option) (*Monitor, error) {
 		inbox:    make(chan asked, 1), stopped: make(chan struct{}),
 		ops:      newOperations(),
 		absences: absences{},
-		shared:   shared{servers: map[string]serverRow{}, unwritten: map[string]unwritten{}},
+		shared:   shared{servers: map[string]serverRow{}, rows: map[string]row{}, stale: map[string]bool{}},
 	}
 	for _, o := range opts {
 		o(m)

@@ -66,6 +66,9 @@ type scene struct {
 	// old are the servers whose publication may be one of before they fell silent,
 	// and for how long: see absences.
 	old map[string]oldLock
+	// noted is the server that was made the primary last, as all monitors keep it;
+	// "" where that is not known.
+	noted string
 }
 
 // decideOffer is step 5 of a tick: the primary monitor says where the primary
@@ -94,6 +97,7 @@ func decideOffer(s scene, m memory) (offer, memory) {
 		// Nobody else has moved it; answers can be older than its promotion.
 		c.Name = m.chosen
 	}
+	c = notedOr(s, m, c)
 	m.restarted(s, c.Name)
 	if i := indexOf(s.servers, m.chosen); i >= 0 && c.Name != m.chosen && (!s.servers[i].Up() || s.servers[i].ReadOnly != topology.Yes) {
 		m.barredUntil = s.now + s.timing.Notice
@@ -149,6 +153,23 @@ func decideOffer(s scene, m memory) (offer, memory) {
 	}
 	o.name, m.offered, m.offeredAt, m.led = c.Name, c.Name, s.now, true
 	return o, m
+}
+
+// notedOr returns the server that was made the primary last, where this monitor has
+// offered none itself, that server takes writes, and the one that looks like the
+// primary lacks something that it has: so a former primary that came back writable,
+// with replicas that had not been told, is not taken for it.
+func notedOr(s scene, m memory, c topology.Choice) topology.Choice {
+	i := indexOf(s.servers, s.noted)
+	if m.led || i < 0 || c.Name == s.noted {
+		return c
+	}
+	k := topology.ChoosePrimary(s.servers, s.graph, s.noted)
+	if j := indexOf(s.servers, c.Name); !k.Usable || k.Name != s.noted || (j >= 0 && topology.HasAll(s.servers, j, i)) {
+		return c
+	}
+	k.Reason = s.noted + " is writable and was made the primary last"
+	return k
 }
 
 // unproven says why a server that was started again may lack transactions: a

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
 	"github.com/stretchr/testify/require"
 
 	"github.com/lockstep-ha/lockstep/election"
@@ -509,4 +510,59 @@ func TestOldPublicationIsNotFollowed(t *testing.T) {
 	require.Empty(t, o.name, "the last that its holder sent may have lain there since before")
 	o, _ = at(200*time.Second + st.timing.Notice + 2*time.Second)
 	require.Equal(t, "s2", o.name, "its holder is there")
+}
+
+// TestNotedPrimary has a former primary come back writable, with a replica that was
+// not told of the new one, while all monitors are started anew.
+func TestNotedPrimary(t *testing.T) {
+	t.Parallel()
+	at := func(st stage, i int, pos, logged string) {
+		p, err := gtid.ParsePosition(pos)
+		require.NoError(t, err)
+		b, err := gtid.ParseState(logged)
+		require.NoError(t, err)
+		st.servers[i].CurrentPos, st.servers[i].BinlogPos, st.servers[i].BinlogState = p, p, b
+	}
+	st := newStage(t, election.Primary)
+	at(st, 0, "0-1-9", "0-1-9")
+	at(st, 1, "0-1-9", "0-1-9")
+	at(st, 2, "0-3-10", "0-1-8,0-3-10")
+	st.servers[2].ReadOnly, st.servers[2].Replication = topology.No, nil
+	_, m := st.decide(memory{})
+	require.Equal(t, "s1", m.chosen, "more follow it")
+	st.noted = "s3"
+	_, m = st.decide(memory{chosen: "s1"})
+	require.Equal(t, "s3", m.chosen)
+	_, m = st.decide(memory{chosen: "s1", led: true})
+	require.Equal(t, "s1", m.chosen, "this monitor has offered it")
+	at(st, 2, "0-1-8", "0-1-8")
+	_, m = st.decide(memory{})
+	require.Equal(t, "s1", m.chosen, "it has all that the noted one has")
+	at(st, 2, "0-3-10", "0-1-8,0-3-10")
+	st.servers[2].ReadOnly = topology.Yes
+	_, m = st.decide(memory{})
+	require.Equal(t, "s1", m.chosen, "a person has moved the primary")
+}
+
+// TestStateRows takes in rows of servers that know more or less.
+func TestStateRows(t *testing.T) {
+	t.Parallel()
+	m := &Monitor{shared: shared{servers: map[string]serverRow{}, rows: map[string]row{}, stale: map[string]bool{}}, ops: newOperations(), log: zerolog.Nop(), clock: newRealClock()}
+	pause := func(version uint64, on bool) row {
+		return row{fmt.Sprintf(`{"paused":%v}`, on), version, time.Duration(version)}
+	}
+	m.take(map[string]map[string]row{"s1": {rowPause: pause(3, true)}, "s2": {rowPause: pause(2, false)}, "s3": {}})
+	require.NotEmpty(t, m.shared.paused)
+	require.Equal(t, map[string]bool{"s2": true, "s3": true}, m.shared.stale)
+	m.take(map[string]map[string]row{"s2": {rowPause: pause(2, false)}})
+	require.NotEmpty(t, m.shared.paused, "what is older does not come back")
+	m.keep(rowPause, pauseRow{})
+	require.Equal(t, uint64(4), m.shared.rows[rowPause].version)
+	m.pause(false)
+	m.take(map[string]map[string]row{"s1": {rowPause: pause(3, true)}})
+	require.Empty(t, m.shared.paused, "nor what this monitor has changed and not yet written")
+	m.take(map[string]map[string]row{"s1": {rowPause: pause(5, true), "server s2": {`{"drain":true,"maintenance":"x"}`, 1, 1}, rowPrimary: {`{"server":"s3"}`, 1, 1}}})
+	require.NotEmpty(t, m.shared.paused)
+	require.Empty(t, m.shared.servers, "a row that is not understood has no effect")
+	require.Equal(t, "s3", m.shared.primary)
 }

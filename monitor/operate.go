@@ -120,6 +120,9 @@ func (m *Monitor) operate(ctx context.Context, fleet Fleet, s scene) (again time
 		return soonest(again, m.urgent(s))
 	}
 	m.enforce(ctx, h)
+	if m.mem.offered != "" && m.mem.offered == m.mem.chosen {
+		m.notePrimary(m.mem.chosen)
+	}
 	again = soonest(again, m.rejoin(ctx, h))
 	m.writeState(ctx, h)
 	return soonest(again, m.urgent(s))
@@ -287,6 +290,7 @@ func (m *Monitor) turn(h *hands, run *operation.Run) {
 	m.mem = memory{chosen: run.Plan.To, promoted: run.Plan.To, offeredAt: h.Now(), led: true}
 	m.ops.former[run.Plan.From] = true
 	delete(m.ops.former, run.Plan.To)
+	m.notePrimary(run.Plan.To)
 	if run.Plan.Kind == operation.Failover {
 		m.noteFailover(h.Now(), run.Plan)
 	}

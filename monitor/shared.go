@@ -4,25 +4,32 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/lockstep-ha/lockstep/internal/sqlrows"
+	"github.com/lockstep-ha/lockstep/locks"
 	"github.com/lockstep-ha/lockstep/monitor/operation"
 	"github.com/lockstep-ha/lockstep/topology"
-	"github.com/lockstep-ha/lockstep/topology/mariadb"
 )
 
 // What all monitors of a cluster have to know, and what has to outlive each of
-// them, is kept in one table on the cluster itself: the last failover and whether
-// a person has acknowledged it, a pause of automatic operations, and settings of
-// servers made at run time. The primary monitor writes it on the primary;
-// replication takes it to every server, and every monitor reads it there.
+// them, is kept in one table on each server: which server was made the primary, the
+// last failover and whether a person has acknowledged it, a pause of automatic
+// operations, and settings of servers made at run time. The primary monitor writes
+// it on every server whose lock it holds, outside of the binary log: so it needs no
+// primary, waits for no acknowledgement, leaves no transaction behind, and does not
+// depend on who replicates from whom. Every monitor reads it on all servers; of
+// each row the newest version counts.
 
 // Names of rows.
 const (
 	rowFailover = "failover"
 	rowPause    = "pause"
 	rowMove     = "switchover"
+	rowPrimary  = "primary"
 	rowServer   = "server " // followed by the server's name
 )
 
@@ -51,16 +58,27 @@ type shared struct {
 	moving  moveRow
 	paused  string
 	servers map[string]serverRow
-	// unwritten are rows to write, by name.
-	unwritten map[string]unwritten
-	writeAt   time.Duration
-	problem   string
+	// primary is the server that was made the primary last.
+	primary string
+	// rows are the newest rows by name, as read or as this monitor set them; stale
+	// are the servers that lack one of them.
+	rows    map[string]row
+	stale   map[string]bool
+	writeAt time.Duration
+	problem string
 }
 
-// unwritten is a row that this monitor has yet to write, and since when.
-type unwritten struct {
-	value string
-	at    time.Duration
+// row is one row of the table. Its version is one more than that of the row before:
+// only the primary monitor writes, and it has read before.
+type row struct {
+	value   string
+	version uint64
+	// at is when it was set, on the clock of this monitor.
+	at time.Duration
+}
+
+type primaryRow struct {
+	Server string `json:"server"`
 }
 
 type failoverRow struct {
@@ -112,80 +130,102 @@ func (m *Monitor) readState(ctx context.Context, h *hands) time.Duration {
 	for _, s := range h.s.servers {
 		if s.Up() && s.SameAs == "" {
 			calls = append(calls, operation.Call{Server: s.Name, Reads: true, Limit: m.timing.Timeout, Patience: m.timing.Interval / 4,
-				SQL: "SELECT name, value, at, TIMESTAMPDIFF(MICROSECOND, at, UTC_TIMESTAMP(6)) AS age FROM " + table + " WHERE cluster=" + text(m.cluster)})
+				SQL: "SELECT name, value, version, TIMESTAMPDIFF(MICROSECOND, at, UTC_TIMESTAMP(6)) AS age FROM " + table + " WHERE cluster=" + text(m.cluster)})
 		}
 	}
 	if len(calls) == 0 {
 		return 0
 	}
-	newest, values, ages := map[string]string{}, map[string]string{}, map[string]time.Duration{}
-	problem, answered := "", false
+	found := make(map[string]map[string]row, len(calls))
+	problem := ""
 	for i, a := range h.Execute(ctx, calls) {
 		switch {
 		case a.Code == codeNoDatabase || a.Code == codeNoTable:
-			answered = true
+			found[calls[i].Server] = map[string]row{}
 		case a.Code == codeDeniedTable || a.Code == codeDeniedSchema || a.Code == codeDenied:
 			problem = fmt.Sprintf("the table %s on %s may not be read: a failover by another monitor does not block this one's", table, calls[i].Server)
-			answered = true
+			found[calls[i].Server] = map[string]row{}
 		case a.Err != nil || len(a.Tables) == 0:
 		default:
-			answered = true
-			for k := range a.Tables[0].Rows {
-				row := a.Tables[0].Row(k)
-				var age int64
-				if _, err := fmt.Sscan(row.String("age"), &age); err != nil {
-					continue
-				}
-				// By the time that the writer gave, not by the clocks of those who replicate it.
-				name, at := row.String("name"), row.String("at")
-				if was, ok := newest[name]; !ok || at > was {
-					newest[name], values[name], ages[name] = at, row.String("value"), time.Duration(age)*time.Microsecond
-				}
-			}
+			found[calls[i].Server] = readRows(&a.Tables[0], now)
 		}
 	}
-	m.shared.read = answered
-	if problem != "" || len(m.shared.unwritten) == 0 {
-		m.shared.problem = problem
-	}
-	m.take(values, ages, now)
+	m.shared.read = len(found) > 0
+	m.shared.problem = problem
+	m.take(found)
 	return 0
 }
 
-// take puts rows into force, but for those that are older than what this monitor
-// has yet to write.
-func (m *Monitor) take(values map[string]string, age map[string]time.Duration, now time.Duration) {
-	for name, value := range values {
-		if ours, ok := m.shared.unwritten[name]; ok && ours.at > now-age[name] {
-			continue
+// readRows are the rows that one server has.
+func readRows(t *sqlrows.Table, now time.Duration) map[string]row {
+	out := map[string]row{}
+	for k := range t.Rows {
+		r := t.Row(k)
+		var age int64
+		version, _, err := r.Uint("version")
+		if _, scan := fmt.Sscan(r.String("age"), &age); scan == nil && err == nil {
+			out[r.String("name")] = row{r.String("value"), version, now - time.Duration(age)*time.Microsecond}
 		}
-		delete(m.shared.unwritten, name)
-		var err error
-		switch server, isServer := strings.CutPrefix(name, rowServer); {
-		case name == rowFailover:
-			var f failoverRow
-			if err = json.Unmarshal([]byte(value), &f); err == nil {
-				m.shared.failover, m.shared.failoverAt = f, now-age[name]
+	}
+	return out
+}
+
+// take puts the newest rows into force, and notes which servers lack them.
+func (m *Monitor) take(found map[string]map[string]row) {
+	for _, rows := range found {
+		for name, r := range rows {
+			was, ok := m.shared.rows[name]
+			if ok && (was.version > r.version || (was.version == r.version && was.at >= r.at)) {
+				continue
 			}
-		case name == rowMove:
-			var mv moveRow
-			if err = json.Unmarshal([]byte(value), &mv); err == nil && m.ops.current == nil {
-				m.shared.moving = mv
+			if was.value != r.value || !ok {
+				m.enforceRow(name, r)
 			}
-		case name == rowPause:
-			var p pauseRow
-			if err = json.Unmarshal([]byte(value), &p); err == nil {
-				m.pause(p.Paused)
-			}
-		case isServer:
-			var s serverRow
-			if err = json.Unmarshal([]byte(value), &s); err == nil {
-				m.shared.servers[server] = s
+			m.shared.rows[name] = r
+		}
+	}
+	for server, rows := range found {
+		delete(m.shared.stale, server)
+		for name, r := range m.shared.rows {
+			if rows[name].version < r.version {
+				m.shared.stale[server] = true
 			}
 		}
-		if err != nil {
-			m.log.Warn().Str("event", "state_unreadable").Str("row", name).AnErr("error", err).Msg("a row of the state table is not understood and has no effect")
+	}
+}
+
+// enforceRow puts one row into force.
+func (m *Monitor) enforceRow(name string, r row) {
+	var err error
+	switch server, isServer := strings.CutPrefix(name, rowServer); {
+	case name == rowFailover:
+		var f failoverRow
+		if err = json.Unmarshal([]byte(r.value), &f); err == nil {
+			m.shared.failover, m.shared.failoverAt = f, r.at
 		}
+	case name == rowPrimary:
+		var p primaryRow
+		if err = json.Unmarshal([]byte(r.value), &p); err == nil {
+			m.shared.primary = p.Server
+		}
+	case name == rowMove:
+		var mv moveRow
+		if err = json.Unmarshal([]byte(r.value), &mv); err == nil && m.ops.current == nil {
+			m.shared.moving = mv
+		}
+	case name == rowPause:
+		var p pauseRow
+		if err = json.Unmarshal([]byte(r.value), &p); err == nil {
+			m.pause(p.Paused)
+		}
+	case isServer:
+		var s serverRow
+		if err = json.Unmarshal([]byte(r.value), &s); err == nil {
+			m.shared.servers[server] = s
+		}
+	}
+	if err != nil {
+		m.log.Warn().Str("event", "state_unreadable").Str("row", name).AnErr("error", err).Msg("a row of the state table is not understood and has no effect")
 	}
 }
 
@@ -196,63 +236,74 @@ func (m *Monitor) pause(on bool) {
 	}
 }
 
-// keep notes a row to be written to the primary as soon as that cannot block.
+// keep sets a row, which is to be written to every server.
 func (m *Monitor) keep(name string, value any) {
 	b, err := json.Marshal(value)
 	if err != nil {
 		panic(err) // of fixed types that can be marshalled
 	}
-	m.shared.unwritten[name] = unwritten{string(b), m.clock.Now()}
+	m.shared.rows[name] = row{string(b), m.shared.rows[name].version + 1, m.clock.Now()}
+	for _, s := range m.d.servers {
+		m.shared.stale[s.Name] = true
+	}
 	m.shared.writeAt = 0
 }
 
-// writeState writes what is to be kept. It waits until a commit on the primary
-// cannot hang for lack of an acknowledgement.
+// writeState writes the rows to the servers that lack one, as far as their locks
+// are this monitor's.
 func (m *Monitor) writeState(ctx context.Context, h *hands) {
 	table, now := m.stateTable(), h.Now()
-	p := indexOf(h.s.servers, m.mem.chosen)
-	if len(m.shared.unwritten) == 0 || table == "" || p < 0 || !h.s.servers[p].Writable() || now < m.shared.writeAt || m.foreground() {
-		if table == "" {
-			clear(m.shared.unwritten)
-		}
+	if table == "" || len(m.shared.stale) == 0 || len(m.shared.rows) == 0 || now < m.shared.writeAt || m.foreground() {
 		return
 	}
-	if h.s.servers[p].SemiSync.PrimaryOn && len(h.s.graph.Replicas(p, true)) == 0 {
+	var servers []string
+	for i, s := range h.s.servers {
+		if m.shared.stale[s.Name] && s.Up() && s.SameAs == "" && h.s.rows[i].ServerLock.State == locks.Self {
+			servers = append(servers, s.Name)
+		}
+	}
+	if len(servers) == 0 || h.Verify(ctx) != nil {
 		return
 	}
 	m.shared.writeAt = now + m.timing.Settle
 	statements := []string{
+		"SET SESSION sql_log_bin=0",
 		"CREATE DATABASE IF NOT EXISTS " + strings.TrimSuffix(table, ".`state`"),
-		"CREATE TABLE IF NOT EXISTS " + table + " (cluster VARCHAR(64), name VARCHAR(128), value TEXT, monitor VARCHAR(255), at DATETIME(6), PRIMARY KEY (cluster, name)) ENGINE=InnoDB",
+		"CREATE TABLE IF NOT EXISTS " + table + " (cluster VARCHAR(64), name VARCHAR(128), value TEXT, version BIGINT UNSIGNED, monitor VARCHAR(255), at DATETIME(6), PRIMARY KEY (cluster, name)) ENGINE=InnoDB",
 	}
-	for name, row := range m.shared.unwritten {
-		statements = append(statements, fmt.Sprintf("INSERT INTO %s (cluster, name, value, monitor, at) VALUES (%s, %s, %s, %s, UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE value=VALUES(value), monitor=VALUES(monitor), at=VALUES(at)",
-			table, text(m.cluster), text(name), text(row.value), text(m.d.cfg.Name)))
+	for _, name := range slices.Sorted(maps.Keys(m.shared.rows)) {
+		r := m.shared.rows[name]
+		statements = append(statements, fmt.Sprintf("INSERT INTO %s (cluster, name, value, version, monitor, at) VALUES (%s, %s, %s, %d, %s, UTC_TIMESTAMP(6) - INTERVAL %d MICROSECOND)"+
+			" ON DUPLICATE KEY UPDATE value=VALUES(value), version=VALUES(version), monitor=VALUES(monitor), at=VALUES(at)",
+			table, text(m.cluster), text(name), text(r.value), r.version, text(m.d.cfg.Name), max(now-r.at, 0).Microseconds()))
 	}
-	if err := h.Verify(ctx); err != nil {
-		return
+	var calls []operation.Call
+	for _, s := range servers {
+		// On a connection of its own, in which sql_log_bin can be off.
+		calls = append(calls, operation.Call{Server: s, SQL: strings.Join(statements, ";"), Limit: m.timing.Timeout, Aside: true, Patience: m.timing.Interval / 4})
 	}
-	// On a connection of its own: a commit can wait for an acknowledgement, and the
-	// lock connection must not.
-	write := func(statements []string) operation.Answer {
-		return h.Execute(ctx, []operation.Call{{Server: h.s.servers[p].Name, SQL: strings.Join(statements, ";"), Limit: m.timing.Timeout, Aside: true, Patience: m.timing.Interval / 2}})[0]
-	}
-	a := write(append(mariadb.LogStatements(), statements...))
-	if mariadb.MissingPrivilege(a.Code) {
-		a = write(statements)
-	}
-	if a.Err != nil {
-		m.shared.problem = fmt.Sprintf("what other monitors have to know could not be written to %s on %s: %v", table, h.s.servers[p].Name, a.Err)
-		return
-	}
-	clear(m.shared.unwritten)
 	m.shared.problem = ""
+	for i, a := range h.Execute(ctx, calls) {
+		if a.Err == nil {
+			delete(m.shared.stale, servers[i])
+			continue
+		}
+		m.shared.problem = fmt.Sprintf("what other monitors have to know could not be written to %s on %s: %v", table, servers[i], a.Err)
+	}
 }
 
 // noteFailover remembers a failover, which blocks the next automatic one.
 func (m *Monitor) noteFailover(now time.Duration, p operation.Plan) {
 	m.shared.failover, m.shared.failoverAt = failoverRow{From: p.From, To: p.To}, now
 	m.keep(rowFailover, m.shared.failover)
+}
+
+// notePrimary remembers which server was made the primary, or was found to be it.
+func (m *Monitor) notePrimary(server string) {
+	if m.shared.primary != server {
+		m.shared.primary = server
+		m.keep(rowPrimary, primaryRow{server})
+	}
 }
 
 // noteMove remembers that an operation that sets the primary read-only has begun or

@@ -33,6 +33,7 @@ func (m *Monitor) tick(ctx context.Context, fleet Fleet) (again time.Duration) {
 	now := m.clock.Now()
 	rows, d := m.settleLocks(ctx, fleet, servers, rows)
 	s := scene{now: m.clock.Now(), servers: servers, rows: rows, graph: topology.NewGraph(servers), timing: m.d.timing, d: d}
+	s.noted = m.shared.primary
 	s.old = m.absences.look(servers, rows, s.now, m.d.timing)
 	o, mem := decideOffer(s, m.mem)
 	s.rows, o = m.carryOut(ctx, fleet, s, o, m.mem)

@@ -49,7 +49,7 @@ var operationKeys = []key{
 	{name: "fence_on_lost_majority", kind: kindBool, def: false,
 		doc: "With majority_of_all, set the published primary read-only and close its client connections when the majority is lost while the primary can still be reached."},
 	{name: "state_schema", def: "lockstep", check: checkSchema,
-		doc: "Database in which the last failover is noted on the primary, so that failover_block holds for every monitor; empty for none."},
+		doc: "Database, on each server and not replicated, in which the primary monitor keeps what all have to know: the primary, the last failover, so that failover_block holds for every monitor, pauses, maintenance; empty for none."},
 	{name: "keep_connections", kind: kindStrings, def: []string{}, check: checkNotEmpty,
 		doc: "Accounts whose connections no operation ends. Where one may write to a read-only server, a switchover waits for it, and is undone if it goes on writing."},
 	{name: "min_free_disk", kind: kindInt, def: int64(0), min: int64(0), max: int64(90), unit: "percent",

@@ -243,6 +243,9 @@ func (k *checker) converged() {
 		if s.follows(primary) && s.readOnly {
 			continue
 		}
+		if c.opt.Lossy && len(s.waiting) > 0 {
+			continue // it cannot be set read-only; a person has to stop it
+		}
 		if c.opt.Lossy && len(s.links) > 0 && (s.links[0].errno == 1236 || !s.links[0].sql) {
 			continue // it has what its source has lost
 		}

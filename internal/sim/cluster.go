@@ -37,6 +37,8 @@ type Options struct {
 	FaultEvery time.Duration `json:"fault_every"`
 	// Forged is set where faults include resets that a server has not sent.
 	Forged bool `json:"forged"`
+	// State has monitors keep what all have to know on the servers.
+	State bool `json:"state"`
 	// Lossy servers lose the end of their binary log in a crash (sync_binlog=0).
 	Lossy bool `json:"lossy"`
 	// Calm leaves out what majority_of_running gives no guarantee for.
@@ -78,6 +80,7 @@ func expand(seed uint64) Options {
 		o.Servers = 2
 		o.Mode, o.Calm, o.Forged = election.MajorityOfRunning, true, false
 	}
+	o.State = r.IntN(2) == 0
 	return o
 }
 
@@ -167,6 +170,9 @@ func (c *cluster) start(i int) {
 	cfg := monitor.Config{Cluster: "sim", Name: m.name, Version: "sim", Quorum: o.Mode, Interval: o.Interval, Timeout: o.Timeout, WaitTimeoutFloor: o.Floor,
 		Policy: operation.Policy{ReplicationUser: "repl", ReplicationPassword: "secret", AutoFailover: true, AutoRejoin: true, EnforceReadOnly: true, EnforceWritable: true,
 			FailoverBlock: -1, StateSchema: "-"}}
+	if o.State {
+		cfg.Policy.StateSchema = ""
+	}
 	for _, s := range c.servers {
 		cfg.Servers = append(cfg.Servers, monitor.ServerConfig{Name: s.name, Address: s.name + ":3306"})
 		m.conns = append(m.conns, &conn{m: m, s: s, former: map[uint64]bool{},

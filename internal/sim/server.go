@@ -53,6 +53,7 @@ type server struct {
 	started time.Duration
 
 	readOnly bool
+	state    map[string]stateRow
 	opened   bool // by its my.cnf, or by a person
 	semi     semiSync
 	cnf      struct {

@@ -2,7 +2,9 @@ package sim
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,6 +16,12 @@ import (
 )
 
 // answer is what came of a batch of statements.
+// stateRow is a row of the table in which monitors keep what all have to know.
+type stateRow struct {
+	value, version string
+	at             time.Duration
+}
+
 type answer struct {
 	tables []sqlrows.Table
 	err    error
@@ -30,7 +38,8 @@ var (
 	resetRE   = regexp.MustCompile(`^RESET SLAVE '([^']*)' ALL$`)
 	changeRE  = regexp.MustCompile(`^CHANGE MASTER '([^']*)' TO MASTER_HOST='([^']*)', MASTER_PORT=(\d+), .*MASTER_USE_GTID=(.*)$`)
 	semiRE    = regexp.MustCompile(`^SET GLOBAL rpl_semi_sync_(master|slave)_enabled=([01])$`)
-	ignoredRE = regexp.MustCompile(`^(SET GLOBAL rpl_semi_sync_master_(timeout|wait_point|wait_no_slave)=\w+|BACKUP STAGE \w+|SET (SESSION lock_wait_timeout=)?@lockstep_wait.*)$`)
+	stateRE   = regexp.MustCompile(`^INSERT INTO .* VALUES \('sim', '([^']*)', '([^']*)', (\d+), '\w+', UTC_TIMESTAMP\(6\) - INTERVAL (\d+) MICROSECOND\)`)
+	ignoredRE = regexp.MustCompile(`^(SET GLOBAL rpl_semi_sync_master_(timeout|wait_point|wait_no_slave)=\w+|SET SESSION sql_log_bin=0|CREATE (DATABASE|TABLE) IF NOT EXISTS .*|BACKUP STAGE \w+|SET (SESSION lock_wait_timeout=)?@lockstep_wait.*)$`)
 )
 
 // run carries out a batch of statements of a session, one after the other, and
@@ -103,6 +112,18 @@ func (s *server) statement(ses *session, sql string, out *answer) (took time.Dur
 	case sql == mariadb.OldestBinlog:
 		table([]string{"Log_name", "File_size"}, []string{"bin.000001", "1000"})
 		return 0, nil
+	case strings.HasPrefix(sql, "SELECT name, value, version, TIMESTAMPDIFF("):
+		if s.state == nil {
+			out.err = sqlError(1146, "Table 'lockstep.state' doesn't exist")
+			return 0, nil
+		}
+		var rows [][]string
+		for _, name := range slices.Sorted(maps.Keys(s.state)) {
+			r := s.state[name]
+			rows = append(rows, []string{name, r.value, r.version, strconv.FormatInt((s.c.w.now - r.at).Microseconds(), 10)})
+		}
+		table([]string{"name", "value", "version", "age"}, rows...)
+		return 0, nil
 	case strings.HasPrefix(sql, "SELECT BINLOG_GTID_POS("):
 		table([]string{"pos"}, []string{""})
 		return 0, nil
@@ -156,6 +177,17 @@ func (s *server) statement(ses *session, sql string, out *answer) (took time.Dur
 		if !on {
 			s.acknowledge(len(s.log)-1, nil)
 		}
+		return 0, nil
+	}
+	if m := stateRE.FindStringSubmatch(sql); m != nil {
+		age, err := strconv.ParseInt(m[4], 10, 64)
+		if err != nil {
+			panic(err)
+		}
+		if s.state == nil {
+			s.state = map[string]stateRow{}
+		}
+		s.state[m[1]] = stateRow{m[2], m[3], s.c.w.now - time.Duration(age)*time.Microsecond}
 		return 0, nil
 	}
 	switch {

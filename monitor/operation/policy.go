@@ -67,8 +67,9 @@ type Policy struct {
 	// FenceOnLostMajority sets the published primary read-only and closes its
 	// client connections when the majority is lost while it can still be reached.
 	FenceOnLostMajority bool
-	// StateSchema is the database in which the last failover is noted on the
-	// primary, so that every monitor sees the block; "-" for none.
+	// StateSchema is the database, on each server and not replicated, in which the
+	// primary monitor keeps what all have to know, such as the last failover; "-" for
+	// none.
 	StateSchema string
 	// KeepConnections are accounts whose connections a switchover never ends; those
 	// of monitors are among them.

@@ -185,13 +185,6 @@ func WriteProbe(schema, table string, limit time.Duration) string {
 	return "SET SESSION sql_log_bin=0;" + bounded(limit, "INSERT INTO `"+schema+"`.`"+table+"` (id, at) VALUES (1, UTC_TIMESTAMP(6)) ON DUPLICATE KEY UPDATE at=VALUES(at)")
 }
 
-// LogStatements makes a session log what it does as statements, not as rows: they
-// can be applied where the rows are not there, as on a replica that was joined
-// without its data. It takes BINLOG ADMIN; without it code 1227 is the answer.
-func LogStatements() []string {
-	return []string{"SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ", "SET SESSION binlog_format=STATEMENT"}
-}
-
 // OldestBinlog shows the binary log files, the oldest first; BinlogStart the
 // position at the start of one.
 const OldestBinlog = "SHOW BINARY LOGS"
