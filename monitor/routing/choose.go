@@ -179,9 +179,7 @@ func (r *Router) choose(ctx context.Context, l Level, token Token, t *Tracker, e
 			return choice{fall: fallWaitsFull}
 		} else {
 			why, wait = pickSessionWaited, true
-			if set = st.waitable(set, r.opts.MaxWaits); set == 0 {
-				fall = fallWaitsFull
-			}
+			set, fall = st.waitable(set, r.opts.MaxWaits, now)
 		}
 	}
 	if set == 0 {
@@ -250,15 +248,20 @@ func (s *state) having(set uint64, t Token) uint64 {
 	return set
 }
 
-// waitable are those of a set on which another read may wait.
-func (s *state) waitable(set uint64, most int) uint64 {
+// waitable are those of a set on which another read may wait, and why there is none.
+func (s *state) waitable(set uint64, most int, now time.Duration) (uint64, fallback) {
+	why := fallWaitEnded
 	for m := set; m != 0; m &= m - 1 {
 		i := bits.TrailingZeros64(m)
-		if int(s.nodes[i].waits.Load()) >= most {
+		full := int(s.nodes[i].waits.Load()) >= most
+		if full {
+			why = fallWaitsFull
+		}
+		if full || int64(now) < s.nodes[i].behind.Load() {
 			set &^= 1 << i
 		}
 	}
-	return set
+	return set, why
 }
 
 // pick takes one of a set that is not empty; nil where filters leave none.

@@ -111,12 +111,21 @@ func (c *conn) ensure(ctx context.Context, write bool) (*realConn, error) {
 		c.real = nil
 	}
 	if c.real != nil {
-		if c.real.pool.write {
+		if !c.real.pool.write {
+			return c.real, nil
+		}
+		if c.used > 0 || c.tx {
 			if why := c.r.readmit(ctx, c.real); why != "" {
 				return nil, &changedError{server: c.real.node().name, why: "nothing was sent: " + why}
 			}
+			return c.real, nil
 		}
-		return c.real, nil
+		if c.r.admits(c.real) == "" {
+			return c.real, nil
+		}
+		// It was chosen, and perhaps a statement prepared on it, but nothing was done.
+		c.real.pool.give(c.real)
+		c.real = nil
 	}
 	var err error
 	c.real, err = c.bind(ctx, write)
@@ -125,6 +134,9 @@ func (c *conn) ensure(ctx context.Context, write bool) (*realConn, error) {
 
 // bind chooses a server and takes a connection to it.
 func (c *conn) bind(ctx context.Context, write bool) (*realConn, error) {
+	if err := c.r.looked(ctx); err != nil {
+		return nil, err
+	}
 	if c.pin != nil {
 		return c.bindPin(ctx)
 	}
@@ -172,7 +184,7 @@ func (c *conn) failed(err error, harmless bool) (again bool, _ error) {
 		return false, err
 	}
 	rc, f := c.real, classify(err)
-	if f == failNone {
+	if f == failNone || (f == failReadOnly && !rc.pool.write) {
 		c.settled()
 		return false, err
 	}
@@ -182,10 +194,8 @@ func (c *conn) failed(err error, harmless bool) (again bool, _ error) {
 	}
 	if !rc.pool.write {
 		c.r.stats.readErrors.Add(1)
-		if f != failReadOnly {
-			rc.node().failed()
-		}
-		if first && f != failReadOnly && c.pin == nil {
+		rc.node().failed()
+		if first && c.pin == nil {
 			c.discard()
 			c.attempts++
 			c.r.stats.resent.Add(1)

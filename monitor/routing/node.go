@@ -42,6 +42,7 @@ type Node struct {
 	openUntil atomic.Int64 // the circuit is open until then
 	fails     atomic.Int32 // failures in a row
 	opens     atomic.Int32 // openings in a row
+	behind    atomic.Int64 // no token is waited for until then
 
 	// suspect is set where the server, though named as the primary, could not be
 	// reached or refused; then one caller at a time tries.

@@ -365,6 +365,10 @@ func waitStatement(t Token, limit time.Duration) string {
 	return fmt.Sprintf("SELECT MASTER_GTID_WAIT('%s',%.3f)", t.mariadb, limit.Seconds())
 }
 
+// behindFor is how long a replica that was waited for in vain is not waited for
+// again: else every read would first wait on it.
+const behindFor = 500 * time.Millisecond
+
 // waitFor reports whether the replica has, within the limit, what a token asks for.
 func (c *realConn) waitFor(ctx context.Context, t Token, limit time.Duration) (bool, error) {
 	st := &c.node().r.stats
@@ -377,6 +381,7 @@ func (c *realConn) waitFor(ctx context.Context, t Token, limit time.Duration) (b
 	}
 	if row[0] != "0" {
 		st.waitTimeouts.Add(1)
+		c.node().behind.Store(int64(Now() + behindFor))
 		return false, nil
 	}
 	c.node().learn(t)

@@ -41,6 +41,9 @@ type Router struct {
 	expiry  *time.Timer
 	handles []*sql.DB
 	changes chan struct{}
+	// first is closed at the first view.
+	first     chan struct{}
+	firstOnce sync.Once
 }
 
 type change struct{ name, address, reason string }
@@ -82,7 +85,7 @@ func Open(source Source, o Options) (*Router, error) {
 		return nil, fmt.Errorf("routing: %w", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &Router{opts: opts, base: base, source: source, cancel: cancel, nodes: map[string]*Node{}, changes: make(chan struct{}, 1)}
+	r := &Router{opts: opts, base: base, source: source, cancel: cancel, nodes: map[string]*Node{}, changes: make(chan struct{}, 1), first: make(chan struct{})}
 	r.checkSQL = checkStatement(names.Server, names.Primary, !opts.NoLockCheck)
 	r.scratch.New = func() any { s := make([]*Node, 0, maxServers); return &s }
 	r.state.Store(&state{primaryAt: -1, reason: "the cluster was not looked at yet"})
@@ -161,6 +164,9 @@ func (r *Router) Replica(ctx context.Context, l Level) (*sql.DB, error) {
 	if err := l.check(); err != nil {
 		return nil, err
 	}
+	if err := r.looked(ctx); err != nil {
+		return nil, err
+	}
 	n, err := r.settle(ctx, l, callOf(ctx))
 	switch {
 	case err != nil:
@@ -169,6 +175,43 @@ func (r *Router) Replica(ctx context.Context, l Level) (*sql.DB, error) {
 		return r.primary, nil
 	}
 	return n.db(), nil
+}
+
+// Ready waits until there is a primary: for programs that start together with what
+// they follow. Statements do not need it; before the first view they wait for one by
+// themselves, at most Options.DialTimeout.
+func (r *Router) Ready(ctx context.Context) error {
+	for {
+		moved := r.moved.wait()
+		n, why := r.state.Load().writable(Now())
+		switch {
+		case r.closed.Load():
+			return ErrClosed
+		case n != nil:
+			return nil
+		}
+		if err := pauseFor(ctx, moved, time.Second); err != nil {
+			return fmt.Errorf("%w: %w", err, &unavailable{reason: why})
+		}
+	}
+}
+
+// looked waits for the first view.
+func (r *Router) looked(ctx context.Context) error {
+	select {
+	case <-r.first:
+		return nil
+	default:
+	}
+	t := time.NewTimer(r.opts.DialTimeout)
+	defer t.Stop()
+	select {
+	case <-r.first:
+	case <-t.C: // what follows says that there is no server
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
 }
 
 // FormatToken returns the text of a token for a client, signed with
@@ -222,6 +265,7 @@ func (r *Router) apply(v View) {
 	gone := r.nodes
 	r.nodes = kept
 	r.swap(old, next, now)
+	r.firstOnce.Do(func() { close(r.first) })
 	for name, n := range gone {
 		if kept[name] != n {
 			n.close()

@@ -9,10 +9,14 @@ import (
 	"slices"
 )
 
-// PrepareContext implements driver.ConnPrepareContext. The statement is prepared at
-// once where reads go, and on other connections when it gets there.
+// PrepareContext implements driver.ConnPrepareContext. Where the server is chosen
+// already, or only the primary can be, the statement is prepared there at once; else
+// on each server when it first gets there, since it may be a read or a write.
 func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, error) {
 	s := &stmt{c: c, query: query, params: -1}
+	if c.real == nil && !c.writes() && c.pin == nil {
+		return s, nil
+	}
 	for {
 		rc, err := c.ensure(ctx, c.writes())
 		if err != nil {
