@@ -86,10 +86,10 @@ func (r *Router) bindRead(ctx context.Context, l Level, c call, lazy bool) (boun
 				return bound{}, r.fallBack(l, choice{fall: fallWaitEnded}, nil)
 			} else if err != nil {
 				ch.node.reads.discard(conn)
+				r.stats.readErrors.Add(1)
 			}
 		}
 		if err == nil {
-			ch.node.worked()
 			r.chosen(ch, c)
 			return bound{ch.node, conn}, nil
 		}
@@ -97,7 +97,6 @@ func (r *Router) bindRead(ctx context.Context, l Level, c call, lazy bool) (boun
 			return bound{}, err
 		}
 		ch.node.failed()
-		r.stats.readErrors.Add(1)
 		cause = err
 		excluded |= r.bit(ch.node)
 	}

@@ -162,9 +162,6 @@ func (c *conn) bindPin(ctx context.Context) (*realConn, error) {
 	rc, err := c.pin.reads.borrow(ctx)
 	if err != nil && ctx.Err() == nil {
 		c.pin.failed()
-		c.r.stats.readErrors.Add(1)
-	} else if err == nil {
-		c.pin.worked()
 	}
 	return rc, err
 }
@@ -173,6 +170,9 @@ func (c *conn) bindPin(ctx context.Context) (*realConn, error) {
 func (c *conn) settled() {
 	c.used++
 	c.attempts, c.hold = 0, patience{}
+	if !c.real.pool.write {
+		c.real.node().worked()
+	}
 }
 
 // failed judges an error of a statement, and reports whether to send it again. Only

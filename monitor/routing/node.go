@@ -13,8 +13,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-sql-driver/mysql"
-
 	"github.com/lockstep-ha/lockstep/topology"
 	"github.com/lockstep-ha/lockstep/topology/gtid"
 )
@@ -98,7 +96,7 @@ func (r *Router) newNode(s Server, key string) (*Node, error) {
 	}
 	cfg.DialFunc = dialInto
 	var err error
-	if n.connector, err = mysql.NewConnector(cfg); err != nil {
+	if n.connector, err = r.connect(s.Name, cfg); err != nil {
 		return nil, fmt.Errorf("server %s: %w", s.Name, err)
 	}
 	n.reads = pool{node: n}

@@ -34,7 +34,7 @@ type realConn struct {
 	pool   *pool
 	socket net.Conn
 	gen    uint64
-	// made and used are instants.
+	// made and used are instants; used is that of the view of the time.
 	made, used time.Duration
 
 	mu     sync.Mutex
@@ -136,7 +136,7 @@ func (p *pool) pop() *realConn {
 		p.idle[n-1] = nil
 		p.idle = p.idle[:n-1]
 		p.mu.Unlock()
-		if c.gen == p.gen.Load() && !p.aged(c) {
+		if c.gen == p.gen.Load() && (p.node.r.opts.MaxLifetime == 0 || !p.aged(c)) {
 			return c
 		}
 		c.close()
@@ -160,9 +160,7 @@ func (p *pool) give(c *realConn) {
 		c.close()
 		return
 	}
-	if o.MaxIdleTime > 0 {
-		c.used = Now()
-	}
+	c.used = time.Duration(p.node.r.viewed.Load())
 	p.mu.Lock()
 	// gen is looked at under the lock: revoke empties the list after it has changed it.
 	if c.gen == p.gen.Load() && len(p.idle) < o.MaxIdle && !p.node.r.closed.Load() {

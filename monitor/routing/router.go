@@ -31,9 +31,12 @@ type Router struct {
 	turn     atomic.Uint64
 	checker  atomic.Pointer[driver.NamedValueChecker]
 	closed   atomic.Bool
-	cancel   context.CancelFunc
-	done     sync.WaitGroup
-	scratch  sync.Pool
+	viewed   atomic.Int64 // when the last view came
+	// connect makes the driver's connector of a server; tests replace it.
+	connect func(name string, cfg *mysql.Config) (driver.Connector, error)
+	cancel  context.CancelFunc
+	done    sync.WaitGroup
+	scratch sync.Pool
 
 	// mu is held while the state is changed.
 	mu      sync.Mutex
@@ -86,6 +89,7 @@ func Open(source Source, o Options) (*Router, error) {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	r := &Router{opts: opts, base: base, source: source, cancel: cancel, nodes: map[string]*Node{}, changes: make(chan struct{}, 1), first: make(chan struct{})}
+	r.connect = func(_ string, cfg *mysql.Config) (driver.Connector, error) { return mysql.NewConnector(cfg) }
 	r.checkSQL = checkStatement(names.Server, names.Primary, !opts.NoLockCheck)
 	r.scratch.New = func() any { s := make([]*Node, 0, maxServers); return &s }
 	r.state.Store(&state{primaryAt: -1, reason: "the cluster was not looked at yet"})
@@ -236,6 +240,7 @@ func (r *Router) apply(v View) {
 	}
 	old := r.state.Load()
 	now := Now()
+	r.viewed.Store(int64(now))
 	next := &state{primaryAt: -1, reason: v.Reason, last: old.last}
 	slices.SortFunc(v.Servers, func(a, b Server) int { return cmp.Compare(a.Name, b.Name) })
 	kept := map[string]*Node{}

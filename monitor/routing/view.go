@@ -5,7 +5,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/lockstep-ha/lockstep/internal/boottime"
 	"github.com/lockstep-ha/lockstep/monitor"
 	"github.com/lockstep-ha/lockstep/topology"
 	"github.com/lockstep-ha/lockstep/topology/gtid"
@@ -57,9 +56,6 @@ type Hurrier interface {
 	// Hurry never blocks.
 	Hurry()
 }
-
-// Now is the clock of views: time since the machine was started, suspend included.
-func Now() time.Duration { return boottime.Now() }
 
 // monitorSource is a monitor in this process.
 type monitorSource struct{ m *monitor.Monitor }
