@@ -40,7 +40,11 @@ func holding(d time.Duration) func(*routing.Options) {
 // routed is a settled cluster with a table, and a router over its monitor.
 func routed(t testing.TB, change ...func(*routing.Options)) (*testdb.Cluster, running, *routing.Router) {
 	t.Helper()
-	c := semiSync(t, 3)
+	return routedOver(t, semiSync(t, 3), change...)
+}
+
+func routedOver(t testing.TB, c *testdb.Cluster, change ...func(*routing.Options)) (*testdb.Cluster, running, *routing.Router) {
+	t.Helper()
 	m := start(t, configOf(c, operating))
 	until(t, m, 10*time.Second, "settles", settled)
 	c.Primary().MustExec(t, "CREATE TABLE app.orders (id BIGINT PRIMARY KEY, n BIGINT NOT NULL, on_server INT) ENGINE=InnoDB")
