@@ -129,8 +129,8 @@ func (s *shop) write(ctx context.Context, single bool) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch {
-	case err == nil:
+	switch err {
+	case nil:
 		s.acked = append(s.acked, id)
 		s.longest = max(s.longest, time.Since(s.last))
 		s.last = time.Now()
@@ -247,20 +247,20 @@ func TestRoutingBasics(t *testing.T) {
 	// Statements prepared once go to any server.
 	st, err := all.PrepareContext(t.Context(), "SELECT @@server_id + ?")
 	require.NoError(t, err)
+	defer func() { require.NoError(t, st.Close()) }()
 	clear(ids)
 	for range 20 {
 		require.NoError(t, st.QueryRow(100).Scan(&id))
 		ids[id]++
 	}
-	require.NoError(t, st.Close())
 	require.Equal(t, map[int]int{102: 10, 103: 10}, ids)
 	ins, err := all.PrepareContext(t.Context(), "INSERT INTO orders VALUES (?, 1, @@server_id)")
 	require.NoError(t, err)
+	defer func() { require.NoError(t, ins.Close()) }()
 	for i := range 10 {
 		_, err = ins.Exec(100 + i)
 		require.NoError(t, err)
 	}
-	require.NoError(t, ins.Close())
 
 	// What a request writes it reads, whatever the level.
 	for i := range 50 {

@@ -34,8 +34,8 @@ func TestTransfer(t *testing.T) {
 	}
 	st, err := db.PrepareNamedContext(t.Context(), "SELECT name, money FROM accounts WHERE money >= :least ORDER BY name")
 	require.NoError(t, err)
+	defer func() { require.NoError(t, st.Close()) }()
 	require.NoError(t, st.SelectContext(t.Context(), &rows, map[string]any{"least": 1}))
-	require.NoError(t, st.Close())
 	require.Len(t, rows, 2)
 	require.Equal(t, 60, rows[0].Money)
 }

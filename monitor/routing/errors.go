@@ -83,8 +83,6 @@ const (
 	codeOptionPrevents    = 1290
 	codeReadOnlyMode      = 1836
 	codeKilled            = 1927
-	codeNoSuchTable       = 1146
-	codeUnknownVariable   = 1193
 	codeDisconnectTimeout = 4031
 )
 

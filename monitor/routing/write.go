@@ -1,6 +1,7 @@
 package routing
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,22 +70,21 @@ func (r *Router) bindWrite(ctx context.Context, p *patience) (*realConn, error) 
 		}
 	}()
 	for {
-		moved := r.moved.wait()
 		if r.closed.Load() {
 			return nil, ErrClosed
 		}
-		n, reason := r.state.Load().writable(Now())
+		st := r.state.Load()
+		n, reason := st.writable(Now())
 		var err error
-		wait := lookAgain
+		wait, tried := lookAgain, false
 		if n != nil {
 			var c *realConn
-			var tried bool
 			if c, tried, err = r.tryWrite(ctx, n); c != nil {
 				return c, nil
 			}
 			switch {
 			case ctx.Err() != nil:
-				return nil, err
+				return nil, cmp.Or(err, ctx.Err())
 			case !tried && r.opts.HoldWrites == 0:
 				// Somebody else tries: without holding each finds out for itself.
 				if c, err = r.dialWrite(ctx, n); c != nil {
@@ -114,6 +114,10 @@ func (r *Router) bindWrite(ctx context.Context, p *patience) (*realConn, error) 
 			}
 			holding = true
 			r.stats.holds.Add(1)
+		}
+		moved := r.moved.wait()
+		if r.closed.Load() || r.state.Load() != st || (n != nil && !tried && !n.suspect.Load()) {
+			continue // it came before it could be waited for
 		}
 		if err := pauseFor(ctx, moved, min(wait, p.until-Now())); err != nil {
 			return nil, fmt.Errorf("%w while waiting for a primary: %w", err, &unavailable{reason, nil, 0})
@@ -194,6 +198,9 @@ func (r *Router) admits(c *realConn) string {
 // readmit is admits for a connection in a transaction: where there is no primary
 // just now, it waits for one as long as writes are held.
 func (r *Router) readmit(ctx context.Context, c *realConn) string {
+	if r.admits(c) == "" {
+		return ""
+	}
 	var p patience
 	for {
 		moved := r.moved.wait()
