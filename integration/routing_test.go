@@ -14,6 +14,7 @@ import (
 
 	"github.com/lockstep-ha/lockstep/internal/testdb"
 	"github.com/lockstep-ha/lockstep/monitor"
+	"github.com/lockstep-ha/lockstep/monitor/operation"
 	"github.com/lockstep-ha/lockstep/monitor/routing"
 )
 
@@ -45,7 +46,8 @@ func routed(t testing.TB, change ...func(*routing.Options)) (*testdb.Cluster, ru
 
 func routedOver(t testing.TB, c *testdb.Cluster, change ...func(*routing.Options)) (*testdb.Cluster, running, *routing.Router) {
 	t.Helper()
-	m := start(t, configOf(c, operating))
+	// The monitor's own table is not what is tested here.
+	m := start(t, configOf(c, operating, policy(func(p *operation.Policy) { p.StateSchema = "-" })))
 	until(t, m, 10*time.Second, "settles", settled)
 	c.Primary().MustExec(t, "CREATE TABLE app.orders (id BIGINT PRIMARY KEY, n BIGINT NOT NULL, on_server INT) ENGINE=InnoDB")
 	require.NoError(t, c.WaitSync(t.Context()))

@@ -230,6 +230,11 @@ func TestChanges(t *testing.T) {
 	b.show()
 	_, err = b.Primary().Exec("W")
 	require.ErrorIs(t, err, ErrNoPrimary)
+	st := *b.state.Load()
+	st.primaryAt, st.until = 0, Now()
+	n, why := st.writable(Now())
+	require.Nil(t, n, "whether or not a timer has noticed")
+	require.Equal(t, expiredReason, why)
 	b.view.Servers = nil
 	b.show()
 	_, err = b.Replica(t.Context(), Any)

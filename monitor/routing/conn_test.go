@@ -105,6 +105,20 @@ func TestStatementSentAgain(t *testing.T) {
 		_, err = conn.ExecContext(t.Context(), "W")
 		require.ErrorIs(t, err, ErrPrimaryChanged, "the session's state is not on another server")
 	})
+	t.Run("nor is what was not even sent, to another server", func(t *testing.T) {
+		b := newBed(t, 2)
+		conn, err := b.Primary().Conn(t.Context())
+		require.NoError(t, err)
+		defer func() { require.NoError(t, conn.Close()) }()
+		_, err = conn.ExecContext(t.Context(), "SET @x = 1")
+		require.NoError(t, err)
+		b.stubs["s1"].failing(once("W", driver.ErrBadConn))
+		_, err = conn.ExecContext(t.Context(), "W")
+		require.ErrorIs(t, err, ErrPrimaryChanged)
+		require.NotErrorIs(t, err, ErrOutcomeUnknown)
+		require.NotErrorIs(t, err, driver.ErrBadConn, "database/sql would act on it")
+		require.Zero(t, b.stubs["s1"].count("W"))
+	})
 	t.Run("a read goes to another replica", func(t *testing.T) {
 		b := newBed(t, 3)
 		b.stubs["s2"].fail = func(string) error { return mysql.ErrInvalidConn }

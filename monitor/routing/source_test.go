@@ -77,6 +77,7 @@ type daemon struct {
 	mu     sync.Mutex
 	view   monitor.View
 	asked  atomic.Int32
+	came   time.Duration // instant of the last request
 	stream bool
 	events chan string
 	broken atomic.Bool
@@ -94,6 +95,8 @@ func newDaemon(t *testing.T, stream bool) *daemon {
 		}
 		d.mu.Lock()
 		defer d.mu.Unlock()
+		d.came = Now()
+		time.Sleep(5 * time.Millisecond)
 		_ = json.NewEncoder(w).Encode(d.view)
 	})
 	if stream {
@@ -150,6 +153,9 @@ func TestFromURL(t *testing.T) {
 	before := Now()
 	views := watch(t, s)
 	v := <-views
+	d.set(func(*monitor.View) {
+		require.LessOrEqual(t, v.Until, d.came+5*time.Second, "however long the answer takes")
+	})
 	require.Equal(t, "s1", v.Primary)
 	require.GreaterOrEqual(t, v.Until, before+5*time.Second)
 	require.LessOrEqual(t, v.Until, Now()+5*time.Second)

@@ -20,7 +20,7 @@ func Start(t testing.TB, statements ...string) (*testdb.Cluster, *monitor.Monito
 	t.Helper()
 	c := testdb.NewCluster(t, 3, testdb.ClusterOptions{Server: testdb.Options{Operate: true}})
 	cfg := monitor.Config{User: testdb.MonitorUser, Password: testdb.MonitorPassword, Interval: 200 * time.Millisecond, Timeout: 400 * time.Millisecond,
-		WaitTimeoutFloor: time.Second, Policy: operation.Policy{ReplicationUser: testdb.ReplUser, ReplicationPassword: testdb.ReplPassword}}
+		WaitTimeoutFloor: time.Second, Policy: operation.Policy{ReplicationUser: testdb.ReplUser, ReplicationPassword: testdb.ReplPassword, StateSchema: "-"}}
 	for _, s := range c.Servers {
 		cfg.Servers = append(cfg.Servers, monitor.ServerConfig{Name: s.Name(), Address: s.Addr()})
 	}
