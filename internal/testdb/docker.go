@@ -99,7 +99,7 @@ func findImage(ctx context.Context, pool *dockertest.Pool, named, version string
 		Repository: repository, Tag: tag, Context: ctx,
 	}, dc.AuthConfiguration{})
 	if err != nil {
-		return "", fmt.Errorf("the image %s is not there and cannot be pulled (%w); run 'make setup' or integration/images/build-mariadb.sh bookworm", candidates[0], err)
+		return "", fmt.Errorf("the image %s is not there and cannot be pulled (%w); run 'make setup' or integration/images/build-mariadb.sh 10.11", candidates[0], err)
 	}
 	return candidates[0], nil
 }
