@@ -13,7 +13,7 @@ func TestVersionChoice(t *testing.T) {
 	cache := t.TempDir()
 	t.Setenv("HOME", cache)
 	t.Setenv("XDG_CACHE_HOME", cache)
-	t.Setenv("LOCKSTEP_BACKEND", "process")
+	t.Setenv("LOCKSTEP_BACKEND", "")
 	t.Setenv(VersionEnv, "10.4")
 	_, err := (&Options{}).backend(t.Context())
 	require.ErrorContains(t, err, `LOCKSTEP_DB is "10.4": use one of 10.5, 10.11, 11.8, mysql`)
