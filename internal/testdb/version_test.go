@@ -20,7 +20,6 @@ func TestVersionChoice(t *testing.T) {
 
 	// What is not there is an error that says how to get it, and never another version.
 	t.Setenv(VersionEnv, "11.8")
-	t.Setenv("LOCKSTEP_BACKEND", "")
 	_, err = Start(t.Context(), Options{Version: "10.5", Backend: BackendProcess})
 	require.ErrorContains(t, err, "version 10.5 is not there: run 'make setup LOCKSTEP_DB=10.5'")
 
