@@ -56,7 +56,7 @@ func TestPrintedGrantsSuffice(t *testing.T) {
 			cfg.Policy.FailoverBlock = -1
 		}))
 		until(t, m, 10*time.Second, "settles without a fault", faultless)
-		to := map[string]string{"s1": "s2", "s2": "s1"}[at]
+		to := map[string]string{"s1": "s2", "s2": "s3", "s3": "s1"}[at]
 		reply, err := m.Command(t.Context(), monitor.Command{Action: monitor.ActSwitchover, Server: to})
 		require.NoError(t, err)
 		until(t, m, 10*time.Second, "the switchover ends", func(v monitor.View) bool { return v.Operations.Running == nil && offers(to)(v) })
@@ -64,7 +64,7 @@ func TestPrintedGrantsSuffice(t *testing.T) {
 		require.Equal(t, operation.Done, rec.Outcome, "%+v", rec)
 		require.Empty(t, rec.Warnings, "%+v", rec)
 
-		server := c.Servers[map[string]int{"s1": 0, "s2": 1}[to]]
+		server := byName(t, c, to)
 		require.NoError(t, server.Kill())
 		v := until(t, m, 15*time.Second, "it fails over", func(v monitor.View) bool { return v.Primary != nil && v.Primary.Name != to })
 		require.NoError(t, server.Restart(t.Context()))
