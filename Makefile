@@ -13,20 +13,25 @@ TESTTIMEOUT ?= 15m
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 .PHONY: build
 build: ## build bin/lockstepd and bin/lockstepctl
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/ ./cmd/lockstepd ./cmd/lockstepctl
 
 .PHONY: setup
-setup: ## get a MariaDB server for the tests, if there is none
+setup: ## get a MariaDB server for the tests, if there is none; LOCKSTEP_DB=11.8 gets that version
 	@internal/setup/setup.sh
 
 .PHONY: test
 test: setup ## go vet, and all tests with the race detector on real servers
 	$(GO) vet ./...
 	$(GO) test -race -count=1 -timeout $(TESTTIMEOUT) ./...
+
+VERSIONS ?= 10.5 10.11 11.8
+.PHONY: integration
+integration: ## run the tests on real servers on each of VERSIONS (10.5 10.11 11.8)
+	@integration/versions.sh $(if $(RUN),-run '$(RUN)') $(VERSIONS)
 
 .PHONY: lint
 lint: ## check the formatting, and run staticcheck and golangci-lint

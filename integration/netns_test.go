@@ -153,25 +153,17 @@ func (n *sites) do(t testing.TB, command string) {
 // from the first and never fall back.
 func (n *sites) servers(t testing.TB, where ...string) (*testdb.Cluster, []monitor.ServerConfig) {
 	t.Helper()
-	server, err := exec.LookPath("mariadbd")
-	if err != nil {
-		t.Skip("there is no mariadbd")
-	}
 	configs := make([]monitor.ServerConfig, len(where))
 	addresses := make([]string, len(where))
-	script := "#!/bin/sh\nfor a; do case $a in\n"
+	namespaces := make([]string, len(where))
 	for i, site := range where {
 		ns, address := n.host(t, serverName(i), site)
-		addresses[i] = address
-		script += fmt.Sprintf("--server-id=%d) exec ip netns exec %s %s \"$@\";;\n", i+1, ns, server)
+		namespaces[i], addresses[i] = ns, address
 	}
-	script += "esac; done\nexec " + server + " \"$@\"\n"
-	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "mariadbd"), []byte(script), 0o700)) //nolint:gosec // a program
-	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	c := testdb.NewCluster(t, len(where), testdb.ClusterOptions{NoReplication: true,
 		Server: testdb.Options{Operate: true, Backend: testdb.BackendProcess},
 		Each: func(i int, o *testdb.Options) {
+			o.Prefix = []string{"ip", "netns", "exec", namespaces[i]}
 			o.ExtraArgs = append(testdb.SemiSyncArgs(), "--bind-address=0.0.0.0", "--report-host="+addresses[i])
 		}})
 	for i, s := range c.Servers {

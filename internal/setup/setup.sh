@@ -1,6 +1,10 @@
 #!/bin/sh
 # Sees to it that the tests and the demo find a MariaDB server: mariadbd on this
 # machine, or a container image of it. Does nothing where there is one already.
+#
+#   setup.sh            the server that tests use by default, or if LOCKSTEP_DB is
+#                       set those of that version
+#   setup.sh VERSION... those versions; rootfs.sh has the list
 set -eu
 
 say() { printf 'setup: %s\n' "$*"; }
@@ -53,6 +57,30 @@ install_with_apt() {
 	find_mariadbd >/dev/null || die "the package mariadb-server brought no mariadbd"
 }
 
+# need_debootstrap installs what gets the packages of other Debian releases.
+need_debootstrap() {
+	if command -v debootstrap >/dev/null 2>&1; then
+		return
+	fi
+	if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then
+		say "installing the packages debootstrap and debian-archive-keyring with apt-get, to get other versions of the server with"
+		export DEBIAN_FRONTEND=noninteractive
+		{ apt-get update -q && apt-get install -q -y --no-install-recommends debootstrap debian-archive-keyring; } ||
+			die "apt-get could not install debootstrap, which gets servers of other versions"
+	fi
+}
+
+# get_versions gets servers of named versions.
+get_versions() {
+	need_debootstrap
+	if [ "$backend" = docker ]; then
+		docker_answers || die "LOCKSTEP_BACKEND is docker, and Docker does not answer"
+		"$repo/integration/images/build-mariadb.sh" "$@"
+	else
+		"$repo/internal/setup/rootfs.sh" "$@"
+	fi
+}
+
 # prepare_image sees to it that Docker has an image.
 prepare_image() {
 	say "there is no mariadbd: the servers run in Docker containers"
@@ -67,12 +95,16 @@ prepare_image() {
 		return
 	fi
 	say "it cannot be pulled: building lockstep-mariadb:11.8 from Debian packages"
-	"$repo/integration/images/build-mariadb.sh" trixie ||
+	need_debootstrap
+	"$repo/integration/images/build-mariadb.sh" 11.8 ||
 		die "no image could be had; install MariaDB 10.5 or later on this machine instead"
 }
 
 backend=${LOCKSTEP_BACKEND:-auto}
-if [ "$backend" = docker ]; then
+[ $# -gt 0 ] || [ -z "${LOCKSTEP_DB:-}" ] || set -- "$LOCKSTEP_DB"
+if [ $# -gt 0 ]; then
+	get_versions "$@"
+elif [ "$backend" = docker ]; then
 	docker_answers || die "LOCKSTEP_BACKEND is docker, and Docker does not answer"
 	prepare_image
 elif mariadbd=$(find_mariadbd); then

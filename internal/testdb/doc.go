@@ -23,6 +23,8 @@
 //
 // Environment:
 //
+//   - LOCKSTEP_DB=10.5, 10.11, 11.8 or mysql takes that version instead of the
+//     server that is installed; 'make setup' gets it;
 //   - LOCKSTEP_BACKEND=process or docker forces a backend;
 //   - LOCKSTEP_IMAGE=NAME:TAG names the image of the Docker backend;
 //   - LOCKSTEP_NO_SERVERS=1 makes [New] and [NewCluster] skip the test when no

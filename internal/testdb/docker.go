@@ -59,11 +59,28 @@ func dockerAnswers(ctx context.Context) bool {
 	}
 }
 
-// findImage returns the image to run: the one that is named, else one that is
-// present, else the official one, pulled.
-func findImage(ctx context.Context, pool *dockertest.Pool, named string) (string, error) {
+// haveImage reports whether an image is there.
+func haveImage(image string) bool {
+	pool, err := dockerPool()
+	if err != nil {
+		return false
+	}
+	_, err = pool.Client.InspectImage(image)
+	return err == nil
+}
+
+// findImage returns the image to run: the one that is named, else that of the
+// version, else one that is present, else the official one, pulled.
+func findImage(ctx context.Context, pool *dockertest.Pool, named, version string) (string, error) {
 	if named == "" {
 		named = os.Getenv("LOCKSTEP_IMAGE")
+	}
+	if named == "" && version != "" {
+		image := builtImage + ":" + version
+		if !haveImage(image) {
+			return "", fmt.Errorf("the image %s is not there: build it with integration/images/build-mariadb.sh %s", image, version)
+		}
+		return image, nil
 	}
 	candidates := []string{named}
 	if named == "" {
@@ -82,7 +99,7 @@ func findImage(ctx context.Context, pool *dockertest.Pool, named string) (string
 		Repository: repository, Tag: tag, Context: ctx,
 	}, dc.AuthConfiguration{})
 	if err != nil {
-		return "", fmt.Errorf("the image %s is not there and cannot be pulled (%w); run 'make setup' or integration/images/build-mariadb.sh bookworm", candidates[0], err)
+		return "", fmt.Errorf("the image %s is not there and cannot be pulled (%w); run 'make setup' or integration/images/build-mariadb.sh 10.11", candidates[0], err)
 	}
 	return candidates[0], nil
 }
@@ -164,7 +181,11 @@ func newContainer(ctx context.Context, o *Options) (*container, error) {
 	if err != nil {
 		return nil, err
 	}
-	image, err := findImage(ctx, pool, o.Image)
+	version, err := o.version()
+	if err != nil {
+		return nil, err
+	}
+	image, err := findImage(ctx, pool, o.Image, version)
 	if err != nil {
 		return nil, err
 	}

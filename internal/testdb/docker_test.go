@@ -2,6 +2,7 @@ package testdb
 
 import (
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,7 +13,7 @@ import (
 func TestContainer(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	if os.Getenv("LOCKSTEP_BACKEND") != "docker" && !haveImage(t) {
+	if os.Getenv("LOCKSTEP_BACKEND") != "docker" && !haveAnyImage(t) {
 		t.Skip("there is no Docker engine with an image of MariaDB")
 	}
 	c := NewCluster(t, 2, ClusterOptions{Server: Options{Backend: BackendDocker}})
@@ -37,17 +38,13 @@ func TestContainer(t *testing.T) {
 	require.ErrorContains(t, err, "chooses the port itself")
 }
 
-func haveImage(t *testing.T) bool {
+func haveAnyImage(t *testing.T) bool {
 	t.Helper()
 	if !dockerAnswers(t.Context()) {
 		return false
 	}
-	pool, err := dockerPool()
-	require.NoError(t, err)
-	for _, image := range []string{officialImage, builtImage + ":" + builtTags[0], builtImage + ":" + builtTags[1], builtImage + ":" + builtTags[2]} {
-		if _, err := pool.Client.InspectImage(image); err == nil {
-			return true
-		}
+	if version := os.Getenv(VersionEnv); version != "" {
+		return haveImage(builtImage + ":" + version)
 	}
-	return false
+	return haveImage(officialImage) || slices.ContainsFunc(builtTags, func(tag string) bool { return haveImage(builtImage + ":" + tag) })
 }

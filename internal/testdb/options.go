@@ -94,6 +94,12 @@ type Options struct {
 	ExtraArgs []string
 	// MaxConnections is the max_connections; 0 means 100.
 	MaxConnections int
+	// Version is one of [Versions]; "" takes that of [VersionEnv], and without it
+	// the server that is installed.
+	Version string
+	// Prefix is put before the server's program, which it must become, as
+	// "ip netns exec NAME" does. The Docker backend does not use it.
+	Prefix []string
 	// Backend is the way to run it.
 	Backend Backend
 	// Image is the image of the Docker backend; "" finds one.
@@ -132,11 +138,19 @@ func (o *Options) backend(ctx context.Context) (Backend, error) {
 	if b != BackendAuto {
 		return b, nil
 	}
-	if _, err := findProgram("mariadbd", "mysqld"); err == nil {
+	version, err := o.version()
+	if err != nil {
+		return 0, err
+	}
+	_, lack := findPrograms(version)
+	if lack == nil {
 		return BackendProcess, nil
 	}
-	if dockerAnswers(ctx) {
+	if dockerAnswers(ctx) && (version == "" || haveImage(builtImage+":"+version)) {
 		return BackendDocker, nil
+	}
+	if version != "" {
+		return 0, lack
 	}
 	return 0, ErrNoServer
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,9 +16,10 @@ import (
 
 // process is an instance that runs as a process of this machine.
 type process struct {
-	program string
-	dir     *workDir
-	sock    string
+	programs programs
+	prefix   []string
+	dir      *workDir
+	sock     string
 
 	mu   sync.Mutex
 	cmd  *exec.Cmd     // the last one started
@@ -26,11 +28,15 @@ type process struct {
 
 // newProcess prepares the directory of a server, and takes a port if o has none.
 func newProcess(ctx context.Context, o *Options) (*process, error) {
-	program, err := findProgram("mariadbd", "mysqld")
+	version, err := o.version()
 	if err != nil {
-		return nil, fmt.Errorf("%w; run 'make setup'", err)
+		return nil, err
 	}
-	template, err := templateDir(ctx, program)
+	programs, err := findPrograms(version)
+	if err != nil {
+		return nil, err
+	}
+	template, err := templateDir(ctx, programs)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +49,7 @@ func newProcess(ctx context.Context, o *Options) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &process{program: program, dir: dir, gone: make(chan struct{})}
+	p := &process{programs: programs, prefix: o.Prefix, dir: dir, gone: make(chan struct{})}
 	close(p.gone)
 	if err := p.prepare(template); err != nil {
 		return nil, errors.Join(err, dir.remove())
@@ -71,19 +77,19 @@ func (p *process) start(_ context.Context, args []string) error {
 	if err := p.kill(); err != nil {
 		return err
 	}
-	argv := []string{
+	argv := append(slices.Clone(p.prefix), p.programs.server,
 		"--no-defaults",
-		"--datadir=" + p.path("data"),
-		"--tmpdir=" + p.path("tmp"),
-		"--pid-file=" + p.path("pid"),
-		"--log-error=" + p.path("error.log"),
-		"--socket=" + p.sock,
+		"--datadir="+p.path("data"),
+		"--tmpdir="+p.path("tmp"),
+		"--pid-file="+p.path("pid"),
+		"--log-error="+p.path("error.log"),
+		"--socket="+p.sock,
 		"--bind-address=127.0.0.1",
-	}
+	)
 	argv = append(argv, userArgs()...)
 	argv = append(argv, args...)
 	// No context: a server outlives the call that starts it.
-	cmd := exec.Command(p.program, argv...) //nolint:noctx // see above
+	cmd := exec.Command(argv[0], argv[1:]...) //nolint:noctx // see above
 	cmd.Dir = p.dir.path
 	out, err := os.OpenFile(p.path("error.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {

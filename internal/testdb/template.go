@@ -22,40 +22,36 @@ import (
 
 var template struct {
 	mu   sync.Mutex
-	dirs map[string]string // by program
+	dirs map[programs]string
 }
 
 // templateDir returns the template for a server program, and makes it if need
 // be. Only one process at a time makes one.
-func templateDir(ctx context.Context, program string) (string, error) {
+func templateDir(ctx context.Context, p programs) (string, error) {
 	template.mu.Lock()
 	defer template.mu.Unlock()
-	if dir, ok := template.dirs[program]; ok {
+	if dir, ok := template.dirs[p]; ok {
 		if _, err := os.Stat(dir); err == nil {
 			return dir, nil
 		}
 	}
-	dir, err := findTemplate(ctx, program)
+	dir, err := findTemplate(ctx, p)
 	if err != nil {
 		return "", err
 	}
 	if template.dirs == nil {
-		template.dirs = map[string]string{}
+		template.dirs = map[programs]string{}
 	}
-	template.dirs[program] = dir
+	template.dirs[p] = dir
 	return dir, nil
 }
 
-func findTemplate(ctx context.Context, program string) (_ string, err error) {
-	install, err := findProgram("mariadb-install-db", "mysql_install_db")
+func findTemplate(ctx context.Context, p programs) (_ string, err error) {
+	version, err := exec.CommandContext(ctx, p.server, "--no-defaults", "--version").Output()
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("%s --version: %w", p.server, err)
 	}
-	version, err := exec.CommandContext(ctx, program, "--no-defaults", "--version").Output()
-	if err != nil {
-		return "", fmt.Errorf("%s --version: %w", program, err)
-	}
-	args := append([]string{
+	install, args := p.install, append([]string{
 		"--no-defaults",
 		"--auth-root-authentication-method=normal",
 		"--skip-test-db",
@@ -63,6 +59,13 @@ func findTemplate(ctx context.Context, program string) (_ string, err error) {
 		"--force", // the name of this machine need not resolve
 		"--innodb-log-file-size=" + logFileSize,
 	}, userArgs()...)
+	if p.mysql {
+		install, args = p.server, append([]string{
+			"--no-defaults",
+			"--initialize-insecure",
+			"--innodb-redo-log-capacity=" + logFileSize,
+		}, userArgs()...)
+	}
 
 	cache, err := cacheDir()
 	if err != nil {

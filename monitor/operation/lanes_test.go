@@ -248,6 +248,20 @@ func TestAsideSteps(t *testing.T) {
 	require.Len(t, run.Record.Warnings, 1, "the second attempt was seen")
 }
 
+// TestSemiSyncOffOfOldVersions: where it takes seconds to turn the primary side of
+// semi-sync off, the lock connection is not kept waiting for that.
+func TestSemiSyncOffOfOldVersions(t *testing.T) {
+	t.Parallel()
+	for text, aside := range map[string]bool{"10.5.23-MariaDB": true, "10.11.18-MariaDB": false} {
+		f := newFake(t, server(1, strong, version(text)), replica(2, 1, acknowledges, version(text)))
+		run := f.start(policy(), Request{Kind: Switchover})
+		f.drive(run, nil)
+		require.Equal(t, Done, run.Record.Outcome, run.Record.Detail)
+		i := slices.IndexFunc(f.batches, func(b []Call) bool { return strings.Contains(b[0].SQL, mariadb.SemiSyncPrimaryOff) })
+		require.Equal(t, aside, f.batches[i][0].Aside, text)
+	}
+}
+
 func TestRejoinRuns(t *testing.T) {
 	t.Parallel()
 	f := newFake(t, server(1), server(2))

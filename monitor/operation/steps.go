@@ -204,7 +204,7 @@ func (pl planner) repoint(i int, connection string, to topology.Server, demote b
 	shown := append(slices.Clone(before), masked, start)
 	st := step("replicate from "+to.Name, s.Name, statementLimit, s.Name+" replicates from "+to.Name, statements...)
 	st.Statement = strings.Join(shown, ";\n")
-	if st.aside = aside; aside {
+	if st.aside = aside || slices.Contains(first, mariadb.SemiSyncPrimaryOff) && mariadb.SemiSyncOffLingers(s.Version); st.aside {
 		st.LimitMS = asideLimit.Milliseconds()
 	}
 	address := addressFor(to)
