@@ -39,7 +39,11 @@ func serve(ctx context.Context, path string, stderr io.Writer) error {
 	monCtx, stopMonitors := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopMonitors()
 	g := newGroup(monCtx, log)
-	listener, err := listen(f)
+	listener, err := listen("http.listen", f.HTTP.Listen, f.Path)
+	if err != nil {
+		return err
+	}
+	agent, err := listen("agent.listen", f.Agent.Listen, f.Path)
 	if err != nil {
 		return err
 	}
@@ -47,10 +51,16 @@ func serve(ctx context.Context, path string, stderr io.Writer) error {
 		return fmt.Errorf("%w: %s: %w", errConfig, path, err)
 	}
 	server := api.NewServer(api.Handler(g.monitors))
-	served := make(chan error, 1)
+	served := make(chan error, 2)
 	if listener != nil {
 		go func() { served <- server.Serve(listener) }()
 		log.Info().Str("event", "listening").Str("address", listener.Addr().String()).Str("version", version).Msg("serving HTTP")
+	}
+	agentCtx, stopAgent := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopAgent()
+	if agent != nil {
+		go func() { served <- api.ServeAgent(agentCtx, agent, g.monitors) }()
+		log.Info().Str("event", "listening").Str("address", agent.Addr().String()).Msg("answering agent checks")
 	}
 	notify(log, daemon.SdNotifyReady)
 	err = loop(ctx, g, path, hup, served, log)
@@ -63,14 +73,15 @@ func serve(ctx context.Context, path string, stderr io.Writer) error {
 	return errors.Join(err, server.Shutdown(bounded))
 }
 
-func listen(f *config.File) (net.Listener, error) {
-	if f.HTTP.Listen == "" {
+// listen opens the listener that a key of the configuration asks for.
+func listen(key, address, path string) (net.Listener, error) {
+	if address == "" {
 		return nil, nil //nolint:nilnil // no listener is what the configuration asks for
 	}
 	var lc net.ListenConfig
-	l, err := lc.Listen(context.Background(), "tcp", f.HTTP.Listen)
+	l, err := lc.Listen(context.Background(), "tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("http.listen = %q in %s: %w", f.HTTP.Listen, f.Path, err)
+		return nil, fmt.Errorf("%s = %q in %s: %w", key, address, path, err)
 	}
 	return l, nil
 }
@@ -91,7 +102,7 @@ func loop(ctx context.Context, g *group, path string, hup <-chan os.Signal, serv
 			return err
 		case err := <-served:
 			if !errors.Is(err, http.ErrServerClosed) {
-				return fmt.Errorf("serve HTTP: %w", err)
+				return fmt.Errorf("serve: %w", err)
 			}
 		case <-watchdog:
 			if alive(g) {
@@ -126,7 +137,7 @@ func reload(g *group, path string, log zerolog.Logger) {
 		return
 	}
 	setLevel(f)
-	log.Info().Str("event", "reloaded").Str("file", path).Msg("the configuration was read again; http.listen and log_format change only at a restart")
+	log.Info().Str("event", "reloaded").Str("file", path).Msg("the configuration was read again; http.listen, agent.listen and log_format change only at a restart")
 }
 
 func notify(log zerolog.Logger, state string) {

@@ -21,6 +21,15 @@ func (r *reader) file(v *values) *File {
 		r.problem(http.path("listen"), http.printed("listen"), "other hosts can reach this address, and there is no authentication yet",
 			"listen on 127.0.0.1, or set allow_remote = true if the network keeps everybody else out")
 	}
+	agent := v.sub("agent")[0]
+	f.Agent.Listen = agent.str("listen")
+	if f.Agent.Listen != "" && !isLoopback(f.Agent.Listen) && !agent.flag("allow_remote") && !agent.bad["listen"] {
+		r.problem(agent.path("listen"), agent.printed("listen"), "other hosts can reach this address",
+			"listen on 127.0.0.1, or set allow_remote = true")
+	}
+	if f.Agent.Listen != "" && f.Agent.Listen == f.HTTP.Listen {
+		r.problem(agent.path("listen"), agent.printed("listen"), "this is http.listen too", "give it a port of its own")
+	}
 	if len(v.sub("cluster")) == 0 && !v.bad["cluster"] {
 		r.problem("cluster", "", "there is no cluster", "write a table [cluster.NAME]")
 	}

@@ -11,6 +11,7 @@ type File struct {
 	// LogFormat is json, console or auto.
 	LogFormat string
 	HTTP      HTTP
+	Agent     Agent
 	// Clusters has at least one element and is sorted by name.
 	Clusters []Cluster
 	// Warnings are what the file may say but probably should not, sorted by line.
@@ -23,6 +24,12 @@ type HTTP struct {
 	Listen string
 	// AllowRemote is set if Listen may be reached from other hosts.
 	AllowRemote bool
+}
+
+// Agent says where the daemon answers HAProxy's agent checks.
+type Agent struct {
+	// Listen is host:port, or empty for no listener at all.
+	Listen string
 }
 
 // Values of Cluster.Flavor.

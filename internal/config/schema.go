@@ -61,6 +61,7 @@ var schema = []key{
 	{name: "log_format", kind: kindEnum, def: "json", choices: []string{"json", "console", "auto"},
 		doc: "One JSON object a line, text for people, or text on a terminal and JSON elsewhere."},
 	{name: "http", kind: kindTable, doc: "Where the daemon answers HTTP requests.", keys: httpKeys},
+	{name: "agent", kind: kindTable, doc: "Where the daemon answers the agent checks of HAProxy.", keys: agentKeys},
 	{name: "cluster", kind: kindNamed, doc: "A replication cluster. One or more, each with a name of its own.", keys: clusterKeys},
 }
 
@@ -69,6 +70,13 @@ var httpKeys = []key{
 		doc: "host:port to listen on for the API, metrics and health checks; empty for none."},
 	{name: "allow_remote", kind: kindBool, def: false,
 		doc: "Let listen be an address that other hosts reach. Whoever reaches it may use it: there is no authentication."},
+}
+
+var agentKeys = []key{
+	{name: "listen", def: "", check: checkListen,
+		doc: "host:port to listen on; empty for none."},
+	{name: "allow_remote", kind: kindBool, def: false,
+		doc: "Let listen be an address that other hosts reach. They learn which servers may be used, and can change nothing."},
 }
 
 var clusterKeys = slices.Concat(monitorKeys, operationKeys, []key{

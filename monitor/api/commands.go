@@ -33,7 +33,7 @@ type Problem struct {
 
 // command carries out a command. The content type must be application/json: a
 // page in a browser cannot send that to another origin without being asked first.
-func (a api) command(w http.ResponseWriter, r *http.Request) {
+func (a *api) command(w http.ResponseWriter, r *http.Request) {
 	m := a.find(w, r)
 	if m == nil {
 		return
@@ -96,7 +96,7 @@ func local(r *http.Request) bool {
 }
 
 // releaseLocks works on any monitor: it gives up what this one holds.
-func releaseLocks(w http.ResponseWriter, m *monitor.Monitor, text string) {
+func releaseLocks(w http.ResponseWriter, m source, text string) {
 	d := time.Minute
 	if text != "" {
 		var err error
@@ -126,13 +126,13 @@ func problemOf(err error) (int, Problem) {
 	return http.StatusInternalServerError, Problem{Error: err.Error(), Code: "failed"}
 }
 
-func (a api) operations(w http.ResponseWriter, r *http.Request) {
+func (a *api) operations(w http.ResponseWriter, r *http.Request) {
 	if m := a.find(w, r); m != nil {
 		answer(w, http.StatusOK, map[string]any{"operations": m.Operations()})
 	}
 }
 
-func (a api) operation(w http.ResponseWriter, r *http.Request) {
+func (a *api) operation(w http.ResponseWriter, r *http.Request) {
 	m := a.find(w, r)
 	if m == nil {
 		return
