@@ -50,7 +50,8 @@ func serve(ctx context.Context, path string, stderr io.Writer) error {
 	if err := g.apply(f.Clusters); err != nil {
 		return fmt.Errorf("%w: %s: %w", errConfig, path, err)
 	}
-	server := api.NewServer(api.Handler(g.monitors))
+	metrics := api.WithMetrics(api.NewMetrics(g.monitors, version))
+	server := api.NewServer(api.Handler(g.monitors, metrics))
 	served := make(chan error, 2)
 	if listener != nil {
 		go func() { served <- server.Serve(listener) }()
@@ -59,7 +60,7 @@ func serve(ctx context.Context, path string, stderr io.Writer) error {
 	agentCtx, stopAgent := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopAgent()
 	if agent != nil {
-		go func() { served <- api.ServeAgent(agentCtx, agent, g.monitors) }()
+		go func() { served <- api.ServeAgent(agentCtx, agent, g.monitors, metrics) }()
 		log.Info().Str("event", "listening").Str("address", agent.Addr().String()).Msg("answering agent checks")
 	}
 	notify(log, daemon.SdNotifyReady)

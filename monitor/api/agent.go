@@ -32,8 +32,8 @@ const (
 //	down #reason    it may not be used
 //
 // The error is that of the listener, nil at the end of ctx.
-func ServeAgent(ctx context.Context, l net.Listener, list Monitors) error {
-	return serveAgent(ctx, l, newAPI(sources(list)))
+func ServeAgent(ctx context.Context, l net.Listener, list Monitors, opts ...Option) error {
+	return serveAgent(ctx, l, newAPI(sources(list), opts...))
 }
 
 func serveAgent(ctx context.Context, l net.Listener, a *api) error {
@@ -80,8 +80,16 @@ func (a *api) agent(conn net.Conn) {
 	if err != nil && line == "" {
 		line = "\n"
 	}
+	reply := a.agentAnswer(strings.TrimSpace(line))
+	if a.metrics != nil {
+		word := strings.Fields(reply)[0]
+		if reply == "up drain" {
+			word = "drain"
+		}
+		a.metrics.agents.WithLabelValues(word).Inc()
+	}
 	// HAProxy takes no answer for no change, so that nobody is left to tell.
-	_, _ = io.WriteString(conn, a.agentAnswer(strings.TrimSpace(line))+"\n")
+	_, _ = io.WriteString(conn, reply+"\n")
 }
 
 // agentAnswer is the line for a question. A reason is set apart by a space, without

@@ -68,18 +68,22 @@ func NewServer(h http.Handler) *http.Server {
 }
 
 // Handler returns the routes.
-func Handler(list Monitors) http.Handler { return newRouter(newAPI(sources(list))) }
+func Handler(list Monitors, opts ...Option) http.Handler {
+	return newRouter(newAPI(sources(list), opts...))
+}
 
 type api struct {
+	metrics *Metrics
 	list    func() []source
 	streams chan struct{} // a slot a stream
 	closing chan struct{}
 	close   func()
 }
 
-func newAPI(list func() []source) *api {
+func newAPI(list func() []source, opts ...Option) *api {
 	closing := make(chan struct{})
-	return &api{list: list, streams: make(chan struct{}, maxStreams), closing: closing, close: sync.OnceFunc(func() { close(closing) })}
+	a := &api{list: list, streams: make(chan struct{}, maxStreams), closing: closing, close: sync.OnceFunc(func() { close(closing) })}
+	return a.with(opts)
 }
 
 // route is one path and what answers there.
@@ -98,7 +102,7 @@ var (
 )
 
 func (a *api) routes() []route {
-	return []route{
+	out := []route{
 		{reads, "/v1/clusters", a.clusters},
 		{reads, "/v1/clusters/{name}", a.cluster},
 		{checks, "/v1/clusters/{name}/primary", a.primary},
@@ -114,6 +118,10 @@ func (a *api) routes() []route {
 		{checks, "/healthz", a.healthz},
 		{checks, "/readyz", a.readyz},
 	}
+	if a.metrics != nil {
+		out = append(out, route{reads, "/metrics", a.metrics.handler().ServeHTTP})
+	}
+	return out
 }
 
 // router is the handler of all routes.
@@ -126,17 +134,17 @@ func newRouter(a *api) *router {
 	mux := http.NewServeMux()
 	for _, r := range a.routes() {
 		for _, m := range r.methods {
-			mux.HandleFunc(m+" "+r.path, r.handle)
+			mux.HandleFunc(m+" "+r.path, a.count(r.path, r.handle))
 		}
 		allow := strings.Replace(strings.Join(r.methods, ", "), "GET", "GET, HEAD", 1)
-		mux.HandleFunc(r.path, func(w http.ResponseWriter, req *http.Request) {
+		mux.HandleFunc(r.path, a.count(r.path, func(w http.ResponseWriter, req *http.Request) {
 			w.Header().Set("Allow", allow)
 			problem(w, http.StatusMethodNotAllowed, fmt.Sprintf("%s is not for %s: use %s", req.URL.Path, req.Method, allow))
-		})
+		}))
 	}
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("/", a.count("other", func(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusNotFound, "no such path: "+r.URL.Path+"; see /v1/clusters")
-	})
+	}))
 	return &router{mux, a}
 }
 

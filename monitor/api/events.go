@@ -28,6 +28,10 @@ func (a *api) events(w http.ResponseWriter, r *http.Request) {
 	select {
 	case a.streams <- struct{}{}:
 		defer func() { <-a.streams }()
+		if a.metrics != nil {
+			a.metrics.streams.Inc()
+			defer a.metrics.streams.Dec()
+		}
 	default:
 		w.Header().Set("Retry-After", "5")
 		problem(w, http.StatusServiceUnavailable, fmt.Sprintf("there are %d streams already: ask again later", maxStreams))
