@@ -50,28 +50,30 @@ func serve(ctx context.Context, path string, stderr io.Writer) error {
 	if err := g.apply(f.Clusters); err != nil {
 		return fmt.Errorf("%w: %s: %w", errConfig, path, err)
 	}
-	metrics := api.WithMetrics(api.NewMetrics(g.monitors, version))
-	server := api.NewServer(api.Handler(g.monitors, metrics))
+	web, err := newWeb(f, g, log)
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", errConfig, path, err)
+	}
 	served := make(chan error, 2)
 	if listener != nil {
-		go func() { served <- server.Serve(listener) }()
-		log.Info().Str("event", "listening").Str("address", listener.Addr().String()).Str("version", version).Msg("serving HTTP")
+		go func() { served <- web.serve(listener) }()
+		log.Info().Str("event", "listening").Str("address", listener.Addr().String()).Bool("tls", f.HTTP.Cert != "").Str("version", version).Msg("serving HTTP")
 	}
 	agentCtx, stopAgent := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopAgent()
 	if agent != nil {
-		go func() { served <- api.ServeAgent(agentCtx, agent, g.monitors, metrics) }()
+		go func() { served <- api.ServeAgent(agentCtx, agent, g.monitors, web.metrics) }()
 		log.Info().Str("event", "listening").Str("address", agent.Addr().String()).Msg("answering agent checks")
 	}
 	notify(log, daemon.SdNotifyReady)
-	err = loop(ctx, g, path, hup, served, log)
+	err = loop(ctx, g, web, path, hup, served, log)
 
 	notify(log, daemon.SdNotifyStopping)
 	stopMonitors()
 	g.wait()
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	return errors.Join(err, server.Shutdown(bounded))
+	return errors.Join(err, web.server.Shutdown(bounded))
 }
 
 // listen opens the listener that a key of the configuration asks for.
@@ -88,7 +90,7 @@ func listen(key, address, path string) (net.Listener, error) {
 }
 
 // loop handles signals and the watchdog until the daemon has to end.
-func loop(ctx context.Context, g *group, path string, hup <-chan os.Signal, served <-chan error, log zerolog.Logger) error {
+func loop(ctx context.Context, g *group, web *web, path string, hup <-chan os.Signal, served <-chan error, log zerolog.Logger) error {
 	var watchdog <-chan time.Time
 	if every, err := daemon.SdWatchdogEnabled(false); err == nil && every > 0 {
 		t := time.NewTicker(every / 3)
@@ -111,7 +113,7 @@ func loop(ctx context.Context, g *group, path string, hup <-chan os.Signal, serv
 			}
 		case <-hup:
 			notify(log, daemon.SdNotifyReloading+"\nMONOTONIC_USEC="+strconv.FormatInt(boottime.Now().Microseconds(), 10))
-			reload(g, path, log)
+			reload(g, web, path, log)
 			notify(log, daemon.SdNotifyReady)
 		}
 	}
@@ -128,7 +130,7 @@ func alive(g *group) bool {
 	return true
 }
 
-func reload(g *group, path string, log zerolog.Logger) {
+func reload(g *group, web *web, path string, log zerolog.Logger) {
 	f, err := load(path)
 	if err == nil {
 		err = g.apply(f.Clusters)
@@ -138,7 +140,8 @@ func reload(g *group, path string, log zerolog.Logger) {
 		return
 	}
 	setLevel(f)
-	log.Info().Str("event", "reloaded").Str("file", path).Msg("the configuration was read again; http.listen, agent.listen and log_format change only at a restart")
+	web.auth.SetTokens(tokens(f))
+	log.Info().Str("event", "reloaded").Str("file", path).Msg("the configuration was read again; what listens, TLS of http, and log_format change only at a restart")
 }
 
 func notify(log zerolog.Logger, state string) {

@@ -10,16 +10,11 @@ import (
 // file makes the result out of the values of the document, and checks what more
 // than one key has a part in.
 func (r *reader) file(v *values) *File {
-	http := v.sub("http")[0]
 	f := &File{
 		Path:      r.path,
 		LogLevel:  v.str("log_level"),
 		LogFormat: v.str("log_format"),
-		HTTP:      HTTP{Listen: http.str("listen"), AllowRemote: http.flag("allow_remote")},
-	}
-	if f.HTTP.Listen != "" && !isLoopback(f.HTTP.Listen) && !f.HTTP.AllowRemote && !http.bad["listen"] {
-		r.problem(http.path("listen"), http.printed("listen"), "other hosts can reach this address, and there is no authentication yet",
-			"listen on 127.0.0.1, or set allow_remote = true if the network keeps everybody else out")
+		HTTP:      r.http(v.sub("http")[0]),
 	}
 	agent := v.sub("agent")[0]
 	f.Agent.Listen = agent.str("listen")

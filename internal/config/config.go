@@ -24,6 +24,10 @@ type HTTP struct {
 	Listen string
 	// AllowRemote is set if Listen may be reached from other hosts.
 	AllowRemote bool
+	// Tokens let clients in; none if there is no token file.
+	Tokens []Token
+	// Cert, Key and ClientCA are names of PEM files, or empty.
+	Cert, Key, ClientCA string
 }
 
 // Agent says where the daemon answers HAProxy's agent checks.

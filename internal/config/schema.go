@@ -69,7 +69,13 @@ var httpKeys = []key{
 	{name: "listen", def: "127.0.0.1:8990", check: checkListen,
 		doc: "host:port to listen on for the API, metrics and health checks; empty for none."},
 	{name: "allow_remote", kind: kindBool, def: false,
-		doc: "Let listen be an address that other hosts reach. Whoever reaches it may use it: there is no authentication."},
+		doc: "Let listen be an address that other hosts reach. Without token_file and client_ca whoever reaches it may read everything; commands are refused there."},
+	{name: "token_file",
+		doc: "File of tokens, one a line: the role (read or operate), a name, and the token or sha256: and its digest in hexadecimal. Only its owner may read it. Read again on SIGHUP."},
+	{name: "tls_cert", doc: "PEM file with the daemon's certificate, for HTTPS; needs tls_key. Read again when it changes."},
+	{name: "tls_key", doc: "PEM file with the key of tls_cert."},
+	{name: "client_ca",
+		doc: "PEM file with authorities: who has a certificate from one may read, and give commands if its organizational unit is operate. Needs tls_cert."},
 }
 
 var agentKeys = []key{

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/lockstep-ha/lockstep/monitor"
 	"github.com/lockstep-ha/lockstep/monitor/operation"
 )
@@ -74,6 +76,8 @@ func Handler(list Monitors, opts ...Option) http.Handler {
 
 type api struct {
 	metrics *Metrics
+	auth    *Auth
+	log     zerolog.Logger
 	list    func() []source
 	streams chan struct{} // a slot a stream
 	closing chan struct{}
@@ -82,7 +86,7 @@ type api struct {
 
 func newAPI(list func() []source, opts ...Option) *api {
 	closing := make(chan struct{})
-	a := &api{list: list, streams: make(chan struct{}, maxStreams), closing: closing, close: sync.OnceFunc(func() { close(closing) })}
+	a := &api{auth: &Auth{}, log: zerolog.Nop(), list: list, streams: make(chan struct{}, maxStreams), closing: closing, close: sync.OnceFunc(func() { close(closing) })}
 	return a.with(opts)
 }
 
@@ -91,7 +95,9 @@ type route struct {
 	// methods are those that are answered; GET stands for HEAD too.
 	methods []string
 	path    string
-	handle  http.HandlerFunc
+	// need is the role that a client must have.
+	need   Role
+	handle http.HandlerFunc
 }
 
 var (
@@ -103,23 +109,23 @@ var (
 
 func (a *api) routes() []route {
 	out := []route{
-		{reads, "/v1/clusters", a.clusters},
-		{reads, "/v1/clusters/{name}", a.cluster},
-		{checks, "/v1/clusters/{name}/primary", a.primary},
-		{reads, "/v1/clusters/{name}/events", a.events},
-		{posts, "/v1/clusters/{name}/commands", a.command},
-		{reads, "/v1/clusters/{name}/operations", a.operations},
-		{reads, "/v1/clusters/{name}/operations/{id}", a.operation},
-		{checks, "/primary", a.check(checkPrimary)},
-		{checks, "/read-write", a.check(checkReadWrite)},
-		{checks, "/replica", a.check(checkReplica)},
-		{checks, "/read-only", a.check(checkReadOnly)},
-		{checks, "/health", a.check(checkHealth)},
-		{checks, "/healthz", a.healthz},
-		{checks, "/readyz", a.readyz},
+		{reads, "/v1/clusters", RoleRead, a.clusters},
+		{reads, "/v1/clusters/{name}", RoleRead, a.cluster},
+		{checks, "/v1/clusters/{name}/primary", RoleRead, a.primary},
+		{reads, "/v1/clusters/{name}/events", RoleRead, a.events},
+		{posts, "/v1/clusters/{name}/commands", RoleOperate, a.command},
+		{reads, "/v1/clusters/{name}/operations", RoleRead, a.operations},
+		{reads, "/v1/clusters/{name}/operations/{id}", RoleRead, a.operation},
+		{checks, "/primary", RoleNone, a.check(checkPrimary)},
+		{checks, "/read-write", RoleNone, a.check(checkReadWrite)},
+		{checks, "/replica", RoleNone, a.check(checkReplica)},
+		{checks, "/read-only", RoleNone, a.check(checkReadOnly)},
+		{checks, "/health", RoleNone, a.check(checkHealth)},
+		{checks, "/healthz", RoleNone, a.healthz},
+		{checks, "/readyz", RoleNone, a.readyz},
 	}
 	if a.metrics != nil {
-		out = append(out, route{reads, "/metrics", a.metrics.handler().ServeHTTP})
+		out = append(out, route{reads, "/metrics", RoleRead, a.metrics.handler().ServeHTTP})
 	}
 	return out
 }
@@ -134,7 +140,7 @@ func newRouter(a *api) *router {
 	mux := http.NewServeMux()
 	for _, r := range a.routes() {
 		for _, m := range r.methods {
-			mux.HandleFunc(m+" "+r.path, a.count(r.path, r.handle))
+			mux.HandleFunc(m+" "+r.path, a.count(r.path, a.guard(r.need, r.handle)))
 		}
 		allow := strings.Replace(strings.Join(r.methods, ", "), "GET", "GET, HEAD", 1)
 		mux.HandleFunc(r.path, a.count(r.path, func(w http.ResponseWriter, req *http.Request) {

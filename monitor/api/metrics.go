@@ -91,12 +91,14 @@ type collector struct {
 	version string
 }
 
+// Describe implements prometheus.Collector.
 func (c collector) Describe(ch chan<- *prometheus.Desc) {
 	for i := range families {
 		ch <- families[i].desc()
 	}
 }
 
+// Collect implements prometheus.Collector.
 func (c collector) Collect(ch chan<- prometheus.Metric) {
 	list := c.list()
 	views := make([]monitor.View, len(list))

@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
 )
 
 // Option changes what a Handler or an agent does.
@@ -11,6 +12,12 @@ type Option func(*api)
 
 // WithMetrics serves metrics at /metrics and counts requests among them.
 func WithMetrics(m *Metrics) Option { return func(a *api) { a.metrics = m } }
+
+// WithAuth says who may do what.
+func WithAuth(auth *Auth) Option { return func(a *api) { a.auth = auth } }
+
+// WithLogger logs every call that changes something, and every one that was denied.
+func WithLogger(l zerolog.Logger) Option { return func(a *api) { a.log = l } }
 
 func (a *api) with(opts []Option) *api {
 	for _, o := range opts {
@@ -48,6 +55,7 @@ type statusWriter struct {
 	status int
 }
 
+// WriteHeader implements http.ResponseWriter.
 func (w *statusWriter) WriteHeader(status int) {
 	w.status = status
 	w.ResponseWriter.WriteHeader(status)

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"net"
+	"net/http"
+
+	"github.com/rs/zerolog"
+
+	"github.com/lockstep-ha/lockstep/internal/config"
+	"github.com/lockstep-ha/lockstep/monitor/api"
+)
+
+// web is what the daemon serves over HTTP.
+type web struct {
+	server  *http.Server
+	auth    *api.Auth
+	metrics api.Option
+}
+
+func newWeb(f *config.File, g *group, log zerolog.Logger) (*web, error) {
+	w := &web{auth: api.NewAuth(tokens(f), f.HTTP.ClientCA != ""), metrics: api.WithMetrics(api.NewMetrics(g.monitors, version))}
+	w.server = api.NewServer(api.Handler(g.monitors, w.metrics, api.WithAuth(w.auth), api.WithLogger(log)))
+	if f.HTTP.Cert == "" {
+		return w, nil
+	}
+	var err error
+	w.server.TLSConfig, err = api.TLSConfig(api.TLSFiles{Cert: f.HTTP.Cert, Key: f.HTTP.Key, ClientCA: f.HTTP.ClientCA}, log)
+	return w, err
+}
+
+func (w *web) serve(l net.Listener) error {
+	if w.server.TLSConfig != nil {
+		return w.server.ServeTLS(l, "", "")
+	}
+	return w.server.Serve(l)
+}
+
+func tokens(f *config.File) []api.Token {
+	var out []api.Token
+	for _, t := range f.HTTP.Tokens {
+		role := api.RoleRead
+		if t.Role == config.RoleOperate {
+			role = api.RoleOperate
+		}
+		out = append(out, api.Token{Name: t.Name, Role: role, Digest: t.Digest})
+	}
+	return out
+}
