@@ -210,7 +210,7 @@ func TestTLS(t *testing.T) {
 	require.NoError(t, err)
 	done := make(chan error, 1)
 	go func() { done <- server.ServeTLS(l, "", "") }()
-	t.Cleanup(func() { require.NoError(t, server.Close()); <-done })
+	t.Cleanup(func() { require.NoError(t, server.Close()); require.ErrorIs(t, <-done, http.ErrServerClosed) })
 
 	pool := x509.NewCertPool()
 	pool.AddCert(ca.cert)
