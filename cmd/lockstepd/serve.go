@@ -19,8 +19,12 @@ import (
 
 	"github.com/lockstep-ha/lockstep/internal/boottime"
 	"github.com/lockstep-ha/lockstep/internal/config"
+	"github.com/lockstep-ha/lockstep/internal/wiring"
 	"github.com/lockstep-ha/lockstep/monitor/api"
 )
+
+// hookTime is how long hooks may take at the end of the daemon.
+const hookTime = 5 * time.Second
 
 // serve runs the daemon until ctx ends.
 func serve(ctx context.Context, path string, stderr io.Writer) error {
@@ -47,11 +51,11 @@ func serve(ctx context.Context, path string, stderr io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := g.apply(f.Clusters); err != nil {
-		return fmt.Errorf("%w: %s: %w", errConfig, path, err)
-	}
 	web, err := newWeb(f, g, log)
 	if err != nil {
+		return fmt.Errorf("%w: %s: %w", errConfig, path, err)
+	}
+	if err := g.apply(f.Clusters); err != nil {
 		return fmt.Errorf("%w: %s: %w", errConfig, path, err)
 	}
 	served := make(chan error, 2)
@@ -73,7 +77,13 @@ func serve(ctx context.Context, path string, stderr io.Writer) error {
 	g.wait()
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	return errors.Join(err, web.server.Shutdown(bounded))
+	err = errors.Join(err, web.server.Shutdown(bounded))
+	hooked, cancelHooks := context.WithTimeout(context.WithoutCancel(ctx), hookTime)
+	defer cancelHooks()
+	if late := web.hooks.Close(hooked); late != nil {
+		log.Error().Str("event", "hooks_late").AnErr("error", late).Msg("the daemon ends")
+	}
+	return err
 }
 
 // listen opens the listener that a key of the configuration asks for.
@@ -141,6 +151,7 @@ func reload(g *group, web *web, path string, log zerolog.Logger) {
 	}
 	setLevel(f)
 	web.auth.SetTokens(tokens(f))
+	web.hooks.Set(wiring.Hooks(f))
 	log.Info().Str("event", "reloaded").Str("file", path).Msg("the configuration was read again; what listens, TLS of http, and log_format change only at a restart")
 }
 

@@ -7,18 +7,26 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/lockstep-ha/lockstep/internal/config"
+	"github.com/lockstep-ha/lockstep/internal/wiring"
 	"github.com/lockstep-ha/lockstep/monitor/api"
+	"github.com/lockstep-ha/lockstep/monitor/publish"
 )
 
-// web is what the daemon serves over HTTP.
+// web is what the daemon tells others: over HTTP, and by its hooks.
 type web struct {
+	hooks   *publish.Hooks
 	server  *http.Server
 	auth    *api.Auth
 	metrics api.Option
 }
 
 func newWeb(f *config.File, g *group, log zerolog.Logger) (*web, error) {
-	w := &web{auth: api.NewAuth(tokens(f), f.HTTP.ClientCA != ""), metrics: api.WithMetrics(api.NewMetrics(g.monitors, version))}
+	counters := publish.NewCounters()
+	metrics := api.NewMetrics(g.monitors, version)
+	metrics.Registerer().MustRegister(counters)
+	w := &web{hooks: publish.NewHooks(log, counters), auth: api.NewAuth(tokens(f), f.HTTP.ClientCA != ""), metrics: api.WithMetrics(metrics)}
+	w.hooks.Set(wiring.Hooks(f))
+	g.tell = w.hooks.Offer
 	w.server = api.NewServer(api.Handler(g.monitors, w.metrics, api.WithAuth(w.auth), api.WithLogger(log)))
 	if f.HTTP.Cert == "" {
 		return w, nil

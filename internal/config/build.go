@@ -31,6 +31,11 @@ func (r *reader) file(v *values) *File {
 	for _, c := range v.sub("cluster") {
 		f.Clusters = append(f.Clusters, r.cluster(c))
 	}
+	names := make([]string, len(f.Clusters))
+	for i, c := range f.Clusters {
+		names[i] = c.Name
+	}
+	f.Hooks = r.hooks(v.sub("hook"), names)
 	return f
 }
 

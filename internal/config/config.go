@@ -12,6 +12,8 @@ type File struct {
 	LogFormat string
 	HTTP      HTTP
 	Agent     Agent
+	// Hooks are in the order of the file.
+	Hooks []Hook
 	// Clusters has at least one element and is sorted by name.
 	Clusters []Cluster
 	// Warnings are what the file may say but probably should not, sorted by line.

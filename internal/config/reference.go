@@ -88,6 +88,7 @@ func Markdown() string {
 	section(&b, "Top of the file", "Before the first table.", schema)
 	section(&b, "[http]", find(schema, "http").doc, httpKeys)
 	section(&b, "[agent]", find(schema, "agent").doc, agentKeys)
+	section(&b, "[[hook]]", find(schema, "hook").doc, hookKeys)
 	section(&b, "[cluster.NAME]", find(schema, "cluster").doc, clusterKeys)
 	section(&b, "[[cluster.NAME.server]]", find(clusterKeys, "server").doc, serverKeys)
 	return b.String()

@@ -62,6 +62,7 @@ var schema = []key{
 		doc: "One JSON object a line, text for people, or text on a terminal and JSON elsewhere."},
 	{name: "http", kind: kindTable, doc: "Where the daemon answers HTTP requests.", keys: httpKeys},
 	{name: "agent", kind: kindTable, doc: "Where the daemon answers the agent checks of HAProxy.", keys: agentKeys},
+	{name: "hook", kind: kindList, doc: "A command or a webhook that is run at events: see docs/hooks.md.", keys: hookKeys},
 	{name: "cluster", kind: kindNamed, doc: "A replication cluster. One or more, each with a name of its own.", keys: clusterKeys},
 }
 

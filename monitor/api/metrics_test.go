@@ -23,6 +23,7 @@ import (
 
 	"github.com/lockstep-ha/lockstep/monitor"
 	"github.com/lockstep-ha/lockstep/monitor/operation"
+	"github.com/lockstep-ha/lockstep/monitor/publish"
 )
 
 var update = flag.Bool("update", false, "write the tables of docs/metrics.md anew")
@@ -101,6 +102,22 @@ func described(t *testing.T) map[string]family {
 		requestsName: {help: requestsHelp, kind: counter, labels: []string{"method", "path", "code"}},
 		streamsName:  {help: streamsHelp, kind: gauge},
 		agentsName:   {help: agentsHelp, kind: counter, labels: []string{"answer"}},
+	}
+	descs := make(chan *prometheus.Desc, 100)
+	publish.NewCounters().Describe(descs)
+	close(descs)
+	text := regexp.MustCompile(`^Desc\{fqName: "([^"]*)", help: "([^"]*)", unit: "", constLabels: \{\}, variableLabels: \{([^}]*)\}\}$`)
+	for d := range descs {
+		m := text.FindStringSubmatch(d.String())
+		require.NotNil(t, m, d.String())
+		f := family{help: m[2], kind: gauge}
+		if m[3] != "" {
+			f.labels = strings.Split(m[3], ",")
+		}
+		if strings.HasSuffix(m[1], "_total") {
+			f.kind = counter
+		}
+		out[m[1]] = f
 	}
 	for _, f := range families {
 		require.NotContains(t, out, f.name)
