@@ -138,3 +138,10 @@ func fakes(list ...*fake) func() []source {
 		return out
 	}
 }
+
+// given are the commands that came in.
+func (f *fake) given() []monitor.Command {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]monitor.Command(nil), f.commands...)
+}
