@@ -32,6 +32,8 @@ type group struct {
 	fail chan error
 	// tell is called with every event.
 	tell func(publish.Event)
+	// publish publishes the primary of a monitor until the context ends.
+	publish func(context.Context, *monitor.Monitor)
 
 	mu  sync.Mutex
 	run []*member
@@ -46,7 +48,7 @@ type member struct {
 }
 
 func newGroup(ctx context.Context, log zerolog.Logger) *group {
-	return &group{ctx: ctx, log: log, fail: make(chan error, 1), tell: func(publish.Event) {}}
+	return &group{ctx: ctx, log: log, fail: make(chan error, 1), tell: func(publish.Event) {}, publish: func(context.Context, *monitor.Monitor) {}}
 }
 
 // monitors lists the monitors that run.
@@ -124,7 +126,10 @@ func (g *group) start(c config.Cluster, m *monitor.Monitor) *member {
 	following, ended := context.WithCancel(context.WithoutCancel(g.ctx))
 	go func() {
 		defer close(out.told)
+		var wg sync.WaitGroup
+		wg.Go(func() { g.publish(following, m) })
 		publish.Follow(following, m, g.log, g.tell)
+		wg.Wait()
 	}()
 	go func() {
 		defer close(out.done)

@@ -77,7 +77,7 @@ func serve(ctx context.Context, path string, stderr io.Writer) error {
 	g.wait()
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	err = errors.Join(err, web.server.Shutdown(bounded))
+	err = errors.Join(err, web.server.Shutdown(bounded), web.closeStores())
 	hooked, cancelHooks := context.WithTimeout(context.WithoutCancel(ctx), hookTime)
 	defer cancelHooks()
 	if late := web.hooks.Close(hooked); late != nil {
@@ -152,7 +152,7 @@ func reload(g *group, web *web, path string, log zerolog.Logger) {
 	setLevel(f)
 	web.auth.SetTokens(tokens(f))
 	web.hooks.Set(wiring.Hooks(f))
-	log.Info().Str("event", "reloaded").Str("file", path).Msg("the configuration was read again; what listens, TLS of http, and log_format change only at a restart")
+	log.Info().Str("event", "reloaded").Str("file", path).Msg("the configuration was read again; what listens, TLS of http, consul, etcd, haproxy and log_format change only at a restart")
 }
 
 func notify(log zerolog.Logger, state string) {

@@ -1,13 +1,16 @@
 package main
 
 import (
+	"context"
 	"net"
 	"net/http"
+	"sync"
 
 	"github.com/rs/zerolog"
 
 	"github.com/lockstep-ha/lockstep/internal/config"
 	"github.com/lockstep-ha/lockstep/internal/wiring"
+	"github.com/lockstep-ha/lockstep/monitor"
 	"github.com/lockstep-ha/lockstep/monitor/api"
 	"github.com/lockstep-ha/lockstep/monitor/publish"
 )
@@ -18,6 +21,8 @@ type web struct {
 	server  *http.Server
 	auth    *api.Auth
 	metrics api.Option
+	// closeStores ends the connections to service discovery.
+	closeStores func() error
 }
 
 func newWeb(f *config.File, g *group, log zerolog.Logger) (*web, error) {
@@ -27,11 +32,25 @@ func newWeb(f *config.File, g *group, log zerolog.Logger) (*web, error) {
 	w := &web{hooks: publish.NewHooks(log, counters), auth: api.NewAuth(tokens(f), f.HTTP.ClientCA != ""), metrics: api.WithMetrics(metrics)}
 	w.hooks.Set(wiring.Hooks(f))
 	g.tell = w.hooks.Offer
+	stores, closeStores, err := wiring.Stores(f)
+	if err != nil {
+		return nil, err
+	}
+	w.closeStores = closeStores
+	g.publish = func(ctx context.Context, m *monitor.Monitor) {
+		var wg sync.WaitGroup
+		for _, s := range stores {
+			wg.Go(func() { publish.Register(ctx, m, s, log, counters) })
+		}
+		for _, h := range wiring.HAProxies(f, m.Cluster()) {
+			wg.Go(func() { publish.Drive(ctx, m, h, log, counters) })
+		}
+		wg.Wait()
+	}
 	w.server = api.NewServer(api.Handler(g.monitors, w.metrics, api.WithAuth(w.auth), api.WithLogger(log)))
 	if f.HTTP.Cert == "" {
 		return w, nil
 	}
-	var err error
 	w.server.TLSConfig, err = api.TLSConfig(api.TLSFiles{Cert: f.HTTP.Cert, Key: f.HTTP.Key, ClientCA: f.HTTP.ClientCA}, log)
 	return w, err
 }

@@ -36,6 +36,7 @@ func (r *reader) file(v *values) *File {
 		names[i] = c.Name
 	}
 	f.Hooks = r.hooks(v.sub("hook"), names)
+	r.discovery(f, v.sub("consul")[0], v.sub("etcd")[0], v.sub("haproxy"), names)
 	return f
 }
 

@@ -13,7 +13,10 @@ type File struct {
 	HTTP      HTTP
 	Agent     Agent
 	// Hooks are in the order of the file.
-	Hooks []Hook
+	Hooks   []Hook
+	Consul  Consul
+	Etcd    Etcd
+	HAProxy []HAProxy
 	// Clusters has at least one element and is sorted by name.
 	Clusters []Cluster
 	// Warnings are what the file may say but probably should not, sorted by line.

@@ -31,7 +31,8 @@ func TestDefaults(t *testing.T) {
 		want.Servers = append(want.Servers, Server{Name: "s" + n, Address: "10.0.0." + n + ":3306", Votes: 1,
 			Promotion: PromotionNeutral, User: "lockstep", Password: "hunter2", TLS: want.TLS})
 	}
-	require.Equal(t, &File{Path: "x.toml", LogLevel: "info", LogFormat: "json", HTTP: HTTP{Listen: "127.0.0.1:8990"}, Clusters: []Cluster{want}}, f)
+	require.Equal(t, &File{Path: "x.toml", LogLevel: "info", LogFormat: "json", HTTP: HTTP{Listen: "127.0.0.1:8990"},
+		Consul: Consul{Prefix: "lockstep"}, Etcd: Etcd{Endpoints: []string{}, Prefix: "/lockstep"}, Clusters: []Cluster{want}}, f)
 }
 
 func TestGivenValues(t *testing.T) {

@@ -63,6 +63,9 @@ var schema = []key{
 	{name: "http", kind: kindTable, doc: "Where the daemon answers HTTP requests.", keys: httpKeys},
 	{name: "agent", kind: kindTable, doc: "Where the daemon answers the agent checks of HAProxy.", keys: agentKeys},
 	{name: "hook", kind: kindList, doc: "A command or a webhook that is run at events: see docs/hooks.md.", keys: hookKeys},
+	{name: "consul", kind: kindTable, doc: "Where the primary monitor writes the primary in Consul's key-value store: see docs/discovery.md.", keys: consulKeys},
+	{name: "etcd", kind: kindTable, doc: "Where the primary monitor writes the primary in etcd: see docs/discovery.md.", keys: etcdKeys},
+	{name: "haproxy", kind: kindList, doc: "A server of a HAProxy of this site that is kept leading to the primary: see docs/discovery.md.", keys: haproxyKeys},
 	{name: "cluster", kind: kindNamed, doc: "A replication cluster. One or more, each with a name of its own.", keys: clusterKeys},
 }
 

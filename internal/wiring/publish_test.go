@@ -70,3 +70,45 @@ func TestHookProblems(t *testing.T) {
 		require.NotContains(t, err.Error(), "hunter2")
 	}
 }
+
+func TestDiscovery(t *testing.T) {
+	f, err := config.Parse("x.toml", []byte(`
+[consul]
+address = "http://127.0.0.1:8500/"
+token = "t"
+[etcd]
+endpoints = ["http://127.0.0.1:1"]
+user = "u"
+password = "p"
+[[haproxy]]
+cluster = "main"
+socket = "unix:/run/haproxy.sock"
+server = "writer/primary"
+`+smallest), nil)
+	require.NoError(t, err)
+	require.Equal(t, config.Consul{Address: "http://127.0.0.1:8500", Prefix: "lockstep", Token: "t"}, f.Consul)
+	require.Equal(t, []publish.HAProxy{{Socket: "unix:/run/haproxy.sock", Server: "writer/primary"}}, HAProxies(f, "main"))
+	require.Empty(t, HAProxies(f, "other"))
+	f.Etcd.User, f.Etcd.Password = "", "" // to log in takes a server
+	stores, closeAll, err := Stores(f)
+	require.NoError(t, err)
+	require.Len(t, stores, 2)
+	require.NoError(t, closeAll())
+
+	for text, want := range map[string]string{
+		"[consul]\naddress = \"127.0.0.1:8500\"":                                   `consul.address = "127.0.0.1:8500": this is not an http or https URL of a host: write it like`,
+		"[consul]\nprefix = \"a/\"":                                                "this cannot be a prefix",
+		"[etcd]\nendpoints = [\"http://h\", \"h\"]":                                "element 1: this is not an http or https URL",
+		"[etcd]\ncert = \"/dev/null\"":                                             "this is not a regular file",
+		"[etcd]\npassword = \"hunter2\"":                                           "there is a password, but no user: set user too",
+		"[[haproxy]]\ncluster = \"main\"\nsocket = \"unix:x\"\nserver = \"a/b\"":   "the path of a socket must be absolute",
+		"[[haproxy]]\ncluster = \"main\"\nsocket = \"h:1\"\nserver = \"a\"":        `this is not a server with its backend: write it like "writer/primary"`,
+		"[[haproxy]]\ncluster = \"main\"\nsocket = \"h:1\"\nserver = \"a/b;quit\"": "this is not a server with its backend",
+		"[[haproxy]]\ncluster = \"x\"\nsocket = \"h:1\"\nserver = \"a/b\"":         `there is no cluster "x": the clusters are main`,
+		"[[haproxy]]\nsocket = \"h:1\"\nserver = \"a/b\"":                          "haproxy[0].cluster: this key is required",
+	} {
+		_, err := config.Parse("x.toml", []byte("\n"+text+smallest), nil)
+		require.ErrorContains(t, err, want)
+		require.NotContains(t, err.Error(), "hunter2")
+	}
+}

@@ -8,6 +8,7 @@ type Counters struct {
 	events *prometheus.CounterVec
 	runs   *prometheus.CounterVec
 	queue  *prometheus.GaugeVec
+	stores *prometheus.CounterVec
 }
 
 var _ prometheus.Collector = (*Counters)(nil)
@@ -19,11 +20,13 @@ func NewCounters() *Counters {
 		runs: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "lockstep_hook_runs_total",
 			Help: "Attempts of hooks by outcome: done, retried (failed and tried again), failed (for good); dropped are events for which the hook was too slow."}, []string{"hook", "outcome"}),
 		queue: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "lockstep_hook_queue_length", Help: "Events that wait for a hook."}, []string{"hook"}),
+		stores: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "lockstep_publications_total",
+			Help: "Attempts to publish the primary in consul, etcd or haproxy by outcome: written, conflict (another monitor was first), failed."}, []string{"store", "cluster", "outcome"}),
 	}
 }
 
 func (c *Counters) all() []prometheus.Collector {
-	return []prometheus.Collector{c.events, c.runs, c.queue}
+	return []prometheus.Collector{c.events, c.runs, c.queue, c.stores}
 }
 
 // Describe implements prometheus.Collector.

@@ -315,8 +315,8 @@ async function command(cmd) {
   const r = await call(base() + "/commands", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(cmd) });
   const body = await r.json();
   if (!r.ok) {
-    const why = (body.refusals || []).map((f) => f.text + (f.remedy ? " (" + f.remedy + ")" : ""));
-    throw new Error([body.error, ...why].join("; "));
+    const why = (body.refusals || []).map((f) => f.text + (f.remedy ? " (" + f.remedy + ")" : "")).join("; ");
+    throw new Error(why ? "refused: " + why : body.error);
   }
   return body;
 }
