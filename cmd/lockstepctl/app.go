@@ -52,6 +52,7 @@ type app struct {
 	noHeaders bool
 	direct    bool
 	config    string
+	access    access
 
 	src source
 }
@@ -96,7 +97,7 @@ func (a *app) client() (*client, error) {
 	if url == "" {
 		url = defaultServer
 	}
-	c, err := newClient(url)
+	c, err := newClient(url, a.access)
 	if err != nil {
 		return nil, err
 	}

@@ -23,12 +23,13 @@ const maxBody = 64 << 20
 
 // client speaks the HTTP API of lockstepd.
 type client struct {
-	base string
-	http *http.Client
+	base  string
+	token string
+	http  *http.Client
 }
 
 // newClient checks the URL; "host:port" means http.
-func newClient(server string) (*client, error) {
+func newClient(server string, with access) (*client, error) {
 	text := strings.TrimRight(server, "/")
 	if !strings.Contains(text, "://") {
 		text = "http://" + text
@@ -37,7 +38,28 @@ func newClient(server string) (*client, error) {
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		return nil, usagef("server %q is no URL like %s", server, defaultServer)
 	}
-	return &client{base: text, http: &http.Client{}}, nil
+	c := &client{base: text}
+	if c.token, err = with.token(); err != nil {
+		return nil, err
+	}
+	config, err := with.tls()
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case u.Scheme == "http" && config != nil:
+		return nil, usagef("--ca, --cert and --key are for TLS, but %s is not: write https://", text)
+	case u.Scheme == "http" && c.token != "" && !onHost(u.Hostname()):
+		return nil, usagef("the token would cross the network in the clear: write https:// in place of %s", text)
+	}
+	t := http.DefaultTransport
+	if std, ok := t.(*http.Transport); ok && config != nil {
+		std = std.Clone()
+		std.TLSClientConfig = config
+		t = std
+	}
+	c.http = &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	return c, nil
 }
 
 // Clusters implements source.
@@ -130,6 +152,9 @@ func (c *client) do(ctx context.Context, method, path string, send, into any) er
 		return err
 	}
 	req.Header.Set("Accept", "application/json")
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
 	if send != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
@@ -155,6 +180,9 @@ func (c *client) do(ctx context.Context, method, path string, send, into any) er
 func (c *client) refused(resp *http.Response, body []byte) error {
 	p := &problem{status: resp.StatusCode}
 	if err := json.Unmarshal(body, &p.Problem); err == nil && p.Problem.Error != "" {
+		if resp.StatusCode == http.StatusUnauthorized {
+			p.Problem.Error += "; give --token-file or " + tokenEnv
+		}
 		return p
 	}
 	text := fmt.Sprintf("%s answers %s; is it lockstepd?", c.base, resp.Status)
@@ -177,6 +205,10 @@ func (c *client) unreachable(err error) error {
 		text = fmt.Sprintf("lockstepd at %s does not answer in time; give a longer --timeout", c.base)
 	case errors.Is(err, context.Canceled):
 		text = "interrupted before lockstepd has answered"
+	case errors.As(err, &urlErr) && strings.Contains(urlErr.Err.Error(), "HTTP response to HTTPS client"):
+		text = fmt.Sprintf("%s speaks no TLS: write http://", c.base)
+	case errors.As(err, &urlErr) && strings.Contains(urlErr.Err.Error(), "certificate"):
+		text = fmt.Sprintf("the certificate of %s is not accepted: %v; see --ca", c.base, urlErr.Err)
 	case errors.As(err, &urlErr):
 		text = fmt.Sprintf("cannot reach lockstepd at %s: %v; %s", c.base, urlErr.Err, hint)
 	default:

@@ -83,7 +83,7 @@ func TestYAMLEqualsJSON(t *testing.T) {
 // What is decoded is what was served.
 func TestViewRoundTrip(t *testing.T) {
 	for _, v := range []monitor.View{shop(t), depot(t), lone(t), mill(t)} {
-		c, err := newClient(daemon(t, v))
+		c, err := newClient(daemon(t, v), access{})
 		require.NoError(t, err)
 		one, err := c.Cluster(context.Background(), v.Cluster)
 		require.NoError(t, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/lockstep-ha/lockstep/internal/config"
 	"github.com/lockstep-ha/lockstep/internal/wiring"
 	"github.com/lockstep-ha/lockstep/monitor"
+	"github.com/lockstep-ha/lockstep/monitor/publish"
 )
 
 // newMonitor makes a monitor from its part of the configuration.
@@ -31,6 +32,10 @@ type group struct {
 	fail chan error
 	// brake bounds the automatic failovers of all clusters.
 	brake monitor.Brake
+	// tell is called with every event.
+	tell func(publish.Event)
+	// publish publishes the primary of a monitor until the context ends.
+	publish func(context.Context, *monitor.Monitor)
 
 	mu  sync.Mutex
 	run []*member
@@ -41,10 +46,11 @@ type member struct {
 	mon    *monitor.Monitor
 	cancel context.CancelFunc
 	done   chan struct{}
+	told   chan struct{} // closed when its last event was told
 }
 
 func newGroup(ctx context.Context, log zerolog.Logger) *group {
-	return &group{ctx: ctx, log: log, fail: make(chan error, 1)}
+	return &group{ctx: ctx, log: log, fail: make(chan error, 1), tell: func(publish.Event) {}, publish: func(context.Context, *monitor.Monitor) {}}
 }
 
 // monitors lists the monitors that run.
@@ -118,9 +124,18 @@ func (g *group) adjust(m *member, c config.Cluster) bool {
 
 func (g *group) start(c config.Cluster, m *monitor.Monitor) *member {
 	ctx, cancel := context.WithCancel(g.ctx)
-	out := &member{cfg: c, mon: m, cancel: cancel, done: make(chan struct{})}
+	out := &member{cfg: c, mon: m, cancel: cancel, done: make(chan struct{}), told: make(chan struct{})}
+	following, ended := context.WithCancel(context.WithoutCancel(g.ctx))
+	go func() {
+		defer close(out.told)
+		var wg sync.WaitGroup
+		wg.Go(func() { g.publish(following, m) })
+		publish.Follow(following, m, g.log, g.tell)
+		wg.Wait()
+	}()
 	go func() {
 		defer close(out.done)
+		defer ended()
 		if err := m.Run(ctx); err != nil {
 			select {
 			case g.fail <- fmt.Errorf("cluster %s: %w", c.Name, err):
@@ -134,14 +149,17 @@ func (g *group) start(c config.Cluster, m *monitor.Monitor) *member {
 func (m *member) stop() {
 	m.cancel()
 	<-m.done
+	<-m.told
 }
 
-// wait waits for all monitors to have released their locks.
+// wait waits for all monitors to have released their locks, and for their last
+// events.
 func (g *group) wait() {
 	g.mu.Lock()
 	run := g.run
 	g.mu.Unlock()
 	for _, m := range run {
 		<-m.done
+		<-m.told
 	}
 }

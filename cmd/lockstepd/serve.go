@@ -19,8 +19,12 @@ import (
 
 	"github.com/lockstep-ha/lockstep/internal/boottime"
 	"github.com/lockstep-ha/lockstep/internal/config"
+	"github.com/lockstep-ha/lockstep/internal/wiring"
 	"github.com/lockstep-ha/lockstep/monitor/api"
 )
+
+// hookTime is how long hooks may take at the end of the daemon.
+const hookTime = 5 * time.Second
 
 // serve runs the daemon until ctx ends.
 func serve(ctx context.Context, path string, stderr io.Writer) error {
@@ -39,45 +43,65 @@ func serve(ctx context.Context, path string, stderr io.Writer) error {
 	monCtx, stopMonitors := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopMonitors()
 	g := newGroup(monCtx, log)
-	listener, err := listen(f)
+	listener, err := listen("http.listen", f.HTTP.Listen, f.Path)
 	if err != nil {
 		return err
+	}
+	agent, err := listen("agent.listen", f.Agent.Listen, f.Path)
+	if err != nil {
+		return err
+	}
+	web, err := newWeb(f, g, log)
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", errConfig, path, err)
 	}
 	g.brake.Set(f.MaxFailovers, f.MaxFailoversWithin)
 	if err := g.apply(f.Clusters); err != nil {
 		return fmt.Errorf("%w: %s: %w", errConfig, path, err)
 	}
-	server := api.NewServer(api.Handler(g.monitors))
-	served := make(chan error, 1)
+	served := make(chan error, 2)
 	if listener != nil {
-		go func() { served <- server.Serve(listener) }()
-		log.Info().Str("event", "listening").Str("address", listener.Addr().String()).Str("version", version).Msg("serving HTTP")
+		go func() { served <- web.serve(listener) }()
+		log.Info().Str("event", "listening").Str("address", listener.Addr().String()).Bool("tls", f.HTTP.Cert != "").Str("version", version).Msg("serving HTTP")
+	}
+	agentCtx, stopAgent := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopAgent()
+	if agent != nil {
+		go func() { served <- api.ServeAgent(agentCtx, agent, g.monitors, web.metrics) }()
+		log.Info().Str("event", "listening").Str("address", agent.Addr().String()).Msg("answering agent checks")
 	}
 	notify(log, daemon.SdNotifyReady)
-	err = loop(ctx, g, path, hup, served, log)
+	err = loop(ctx, g, web, path, hup, served, log)
 
 	notify(log, daemon.SdNotifyStopping)
 	stopMonitors()
 	g.wait()
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	return errors.Join(err, server.Shutdown(bounded))
+	err = errors.Join(err, web.server.Shutdown(bounded), web.closeStores())
+	hooked, cancelHooks := context.WithTimeout(context.WithoutCancel(ctx), hookTime)
+	defer cancelHooks()
+	if late := web.hooks.Close(hooked); late != nil {
+		log.Error().Str("event", "hooks_late").AnErr("error", late).Msg("the daemon ends")
+	}
+	return err
 }
 
-func listen(f *config.File) (net.Listener, error) {
-	if f.HTTP.Listen == "" {
+// listen opens the listener that a key of the configuration asks for.
+func listen(key, address, path string) (net.Listener, error) {
+	if address == "" {
 		return nil, nil //nolint:nilnil // no listener is what the configuration asks for
 	}
 	var lc net.ListenConfig
-	l, err := lc.Listen(context.Background(), "tcp", f.HTTP.Listen)
+	l, err := lc.Listen(context.Background(), "tcp", address)
 	if err != nil {
-		return nil, fmt.Errorf("http.listen = %q in %s: %w", f.HTTP.Listen, f.Path, err)
+		return nil, fmt.Errorf("%s = %q in %s: %w", key, address, path, err)
 	}
 	return l, nil
 }
 
 // loop handles signals and the watchdog until the daemon has to end.
-func loop(ctx context.Context, g *group, path string, hup <-chan os.Signal, served <-chan error, log zerolog.Logger) error {
+func loop(ctx context.Context, g *group, web *web, path string, hup <-chan os.Signal, served <-chan error, log zerolog.Logger) error {
 	var watchdog <-chan time.Time
 	if every, err := daemon.SdWatchdogEnabled(false); err == nil && every > 0 {
 		t := time.NewTicker(every / 3)
@@ -92,7 +116,7 @@ func loop(ctx context.Context, g *group, path string, hup <-chan os.Signal, serv
 			return err
 		case err := <-served:
 			if !errors.Is(err, http.ErrServerClosed) {
-				return fmt.Errorf("serve HTTP: %w", err)
+				return fmt.Errorf("serve: %w", err)
 			}
 		case <-watchdog:
 			if alive(g) {
@@ -100,7 +124,7 @@ func loop(ctx context.Context, g *group, path string, hup <-chan os.Signal, serv
 			}
 		case <-hup:
 			notify(log, daemon.SdNotifyReloading+"\nMONOTONIC_USEC="+strconv.FormatInt(boottime.Now().Microseconds(), 10))
-			reload(g, path, log)
+			reload(g, web, path, log)
 			notify(log, daemon.SdNotifyReady)
 		}
 	}
@@ -117,7 +141,7 @@ func alive(g *group) bool {
 	return true
 }
 
-func reload(g *group, path string, log zerolog.Logger) {
+func reload(g *group, web *web, path string, log zerolog.Logger) {
 	f, err := load(path)
 	if err == nil {
 		err = g.apply(f.Clusters)
@@ -130,7 +154,9 @@ func reload(g *group, path string, log zerolog.Logger) {
 		return
 	}
 	setLevel(f)
-	log.Info().Str("event", "reloaded").Str("file", path).Msg("the configuration was read again; http.listen and log_format change only at a restart")
+	web.auth.SetTokens(tokens(f))
+	web.hooks.Set(wiring.Hooks(f))
+	log.Info().Str("event", "reloaded").Str("file", path).Msg("the configuration was read again; what listens, TLS of http, consul, etcd, haproxy and log_format change only at a restart")
 }
 
 func notify(log zerolog.Logger, state string) {

@@ -67,6 +67,10 @@ func TestServe(t *testing.T) {
 	require.NoError(t, probe.Close())
 	path := filepath.Join(dir, "lockstep.toml")
 	text := strings.Replace(configText(c, ""), `listen = ""`, `listen = "`+addr+`"`, 1)
+	told := filepath.Join(dir, "told")
+	hook := filepath.Join(dir, "hook")
+	require.NoError(t, os.WriteFile(hook, []byte("#!/bin/sh\necho $LOCKSTEP_EVENT $LOCKSTEP_PRIMARY_NAME >>"+told+"\n"), 0o700))
+	text = "[[hook]]\nname = \"h\"\ncommand = [\"" + hook + "\"]\nevents = [\"primary_found\", \"primary_lost\"]\n" + text
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 
 	ctx, cancel := context.WithCancel(t.Context())
@@ -105,4 +109,7 @@ func TestServe(t *testing.T) {
 	expect("STOPPING=1")
 	require.Equal(t, exitOK, <-done, log.String())
 	require.NotContains(t, log.String(), testdb.MonitorPassword)
+	events, err := os.ReadFile(told)
+	require.NoError(t, err)
+	require.Equal(t, "primary_found s1\nprimary_lost\n", string(events))
 }

@@ -10,17 +10,21 @@ import (
 // file makes the result out of the values of the document, and checks what more
 // than one key has a part in.
 func (r *reader) file(v *values) *File {
-	http := v.sub("http")[0]
 	f := &File{
 		Path:         r.path,
 		LogLevel:     v.str("log_level"),
 		LogFormat:    v.str("log_format"),
+		HTTP:         r.http(v.sub("http")[0]),
 		MaxFailovers: v.num("max_failovers"), MaxFailoversWithin: v.dur("max_failovers_within"),
-		HTTP: HTTP{Listen: http.str("listen"), AllowRemote: http.flag("allow_remote")},
 	}
-	if f.HTTP.Listen != "" && !isLoopback(f.HTTP.Listen) && !f.HTTP.AllowRemote && !http.bad["listen"] {
-		r.problem(http.path("listen"), http.printed("listen"), "other hosts can reach this address, and there is no authentication yet",
-			"listen on 127.0.0.1, or set allow_remote = true if the network keeps everybody else out")
+	agent := v.sub("agent")[0]
+	f.Agent.Listen = agent.str("listen")
+	if f.Agent.Listen != "" && !isLoopback(f.Agent.Listen) && !agent.flag("allow_remote") && !agent.bad["listen"] {
+		r.problem(agent.path("listen"), agent.printed("listen"), "other hosts can reach this address",
+			"listen on 127.0.0.1, or set allow_remote = true")
+	}
+	if f.Agent.Listen != "" && f.Agent.Listen == f.HTTP.Listen {
+		r.problem(agent.path("listen"), agent.printed("listen"), "this is http.listen too", "give it a port of its own")
 	}
 	if len(v.sub("cluster")) == 0 && !v.bad["cluster"] {
 		r.problem("cluster", "", "there is no cluster", "write a table [cluster.NAME]")
@@ -28,6 +32,12 @@ func (r *reader) file(v *values) *File {
 	for _, c := range v.sub("cluster") {
 		f.Clusters = append(f.Clusters, r.cluster(c))
 	}
+	names := make([]string, len(f.Clusters))
+	for i, c := range f.Clusters {
+		names[i] = c.Name
+	}
+	f.Hooks = r.hooks(v.sub("hook"), names)
+	r.discovery(f, v.sub("consul")[0], v.sub("etcd")[0], v.sub("haproxy"), names)
 	return f
 }
 

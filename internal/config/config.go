@@ -14,6 +14,12 @@ type File struct {
 	MaxFailovers       int
 	MaxFailoversWithin time.Duration
 	HTTP               HTTP
+	Agent              Agent
+	// Hooks are in the order of the file.
+	Hooks   []Hook
+	Consul  Consul
+	Etcd    Etcd
+	HAProxy []HAProxy
 	// Clusters has at least one element and is sorted by name.
 	Clusters []Cluster
 	// Warnings are what the file may say but probably should not, sorted by line.
@@ -26,6 +32,16 @@ type HTTP struct {
 	Listen string
 	// AllowRemote is set if Listen may be reached from other hosts.
 	AllowRemote bool
+	// Tokens let clients in; none if there is no token file.
+	Tokens []Token
+	// Cert, Key and ClientCA are names of PEM files, or empty.
+	Cert, Key, ClientCA string
+}
+
+// Agent says where the daemon answers HAProxy's agent checks.
+type Agent struct {
+	// Listen is host:port, or empty for no listener at all.
+	Listen string
 }
 
 // Values of Cluster.Flavor.

@@ -31,7 +31,8 @@ func TestDefaults(t *testing.T) {
 		want.Servers = append(want.Servers, Server{Name: "s" + n, Address: "10.0.0." + n + ":3306", Votes: 1,
 			Promotion: PromotionNeutral, User: "lockstep", Password: "hunter2", TLS: want.TLS})
 	}
-	require.Equal(t, &File{Path: "x.toml", LogLevel: "info", LogFormat: "json", MaxFailoversWithin: 10 * time.Minute, HTTP: HTTP{Listen: "127.0.0.1:8990"}, Clusters: []Cluster{want}}, f)
+	require.Equal(t, &File{Path: "x.toml", LogLevel: "info", LogFormat: "json", MaxFailoversWithin: 10 * time.Minute, HTTP: HTTP{Listen: "127.0.0.1:8990"},
+		Consul: Consul{Prefix: "lockstep"}, Etcd: Etcd{Endpoints: []string{}, Prefix: "/lockstep"}, Clusters: []Cluster{want}}, f)
 }
 
 func TestGivenValues(t *testing.T) {
@@ -131,7 +132,7 @@ func TestExampleIsComplete(t *testing.T) {
 	for _, d := range Reference() {
 		name := d.Key[strings.LastIndexAny(d.Key, ".]")+1:]
 		require.Contains(t, string(text), name)
-		if d.Default != "" && !strings.Contains(d.Key, "server[]") && strings.ContainsAny(d.Default[:1], `"[0123456789tf`) && d.Default != "the host name" && d.Default != "the host of the address" {
+		if d.Default != "" && !strings.Contains(d.Key, "[]") && strings.ContainsAny(d.Default[:1], `"[0123456789tf`) && d.Default != "the host name" && d.Default != "the host of the address" {
 			require.Contains(t, string(text), "\n"+name+" = "+d.Default+"\n")
 		}
 	}

@@ -77,13 +77,23 @@ func (r *reader) syntax(err error) Problem {
 	p := Problem{File: r.path, Text: "this is not valid TOML"}
 	if pe, ok := errors.AsType[toml.ParseError](err); ok {
 		p.Line = pe.Position.Line
-		if strings.Contains(strings.ToLower(pe.LastKey), "pas") || strings.HasSuffix(pe.LastKey, "fence_command") {
+		if mayBeSecret(pe.LastKey) {
 			p.Key, p.Remedy = pe.LastKey, "look at this line and at the one above"
 		} else {
 			p.Text += ": " + pe.Message
 		}
 	}
 	return p
+}
+
+// mayBeSecret reports whether the value of a key, or a part of it, may be a secret.
+func mayBeSecret(key string) bool {
+	for _, word := range []string{"pas", "secret", "command", "url", "token"} {
+		if strings.Contains(strings.ToLower(key), word) {
+			return true
+		}
+	}
+	return false
 }
 
 func sortByLine(ps []Problem) {

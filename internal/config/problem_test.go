@@ -119,7 +119,7 @@ func TestProblems(t *testing.T) {
 		"server is one table":   {"[cluster.main]\nuser=\"u\"\npassword=\"\"\n[cluster.main.server]\nname = \"s1\"", []string{`F:4: cluster.main.server = {…}: a list of tables [[cluster.main.server]] is expected, not a table`}},
 		"name of a cluster":     {strings.ReplaceAll(valid, "cluster.main", `cluster."a b"`), []string{`F:2: cluster."a b": this cannot be a name: use 1 to 63 letters, digits, _ . and -, with a letter or digit first`}},
 		"name of a server":      {strings.ReplaceAll(valid, "s3", `-s3`), []string{`F:12: cluster.main.server[2].name = "-s3": this cannot be a name: use 1 to 63 letters, digits, _ . and -, with a letter or digit first`}},
-		"remote listener":       {"[http]\nlisten = \":8990\"" + valid, []string{`F:2: http.listen = ":8990": other hosts can reach this address, and there is no authentication yet: listen on 127.0.0.1, or set allow_remote = true if the network keeps everybody else out`}},
+		"remote listener":       {"[http]\nlisten = \":8990\"" + valid, []string{`F:2: http.listen = ":8990": other hosts can reach this address: listen on 127.0.0.1, or set allow_remote = true, and token_file and tls_cert with it`}},
 		"listener without port": {"[http]\nlisten = \"127.0.0.1\"" + valid, []string{`F:2: http.listen = "127.0.0.1": this is not an address to listen on: write it like "127.0.0.1:8990" or "[::1]:8990", or "" for none`}},
 		"no password":           {withPassword(""), []string{`F:2: cluster.main.password: this key is required, or else password_file or password_env: write password = "" if the account has none`}},
 		"two passwords":         {in(`password_env = "X"`), []string{`F:5: cluster.main.password_env: the password is given more than once: keep one of password and password_env`}},

@@ -87,6 +87,11 @@ func Markdown() string {
 	var b strings.Builder
 	section(&b, "Top of the file", "Before the first table.", schema)
 	section(&b, "[http]", find(schema, "http").doc, httpKeys)
+	section(&b, "[agent]", find(schema, "agent").doc, agentKeys)
+	section(&b, "[[hook]]", find(schema, "hook").doc, hookKeys)
+	section(&b, "[consul]", find(schema, "consul").doc, consulKeys)
+	section(&b, "[etcd]", find(schema, "etcd").doc, etcdKeys)
+	section(&b, "[[haproxy]]", find(schema, "haproxy").doc, haproxyKeys)
 	section(&b, "[cluster.NAME]", find(schema, "cluster").doc, clusterKeys)
 	section(&b, "[[cluster.NAME.server]]", find(clusterKeys, "server").doc, serverKeys)
 	return b.String()

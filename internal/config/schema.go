@@ -65,6 +65,11 @@ var schema = []key{
 	{name: "max_failovers_within", kind: kindDuration, def: 10 * time.Minute, min: time.Second,
 		doc: "The time in which max_failovers counts."},
 	{name: "http", kind: kindTable, doc: "Where the daemon answers HTTP requests.", keys: httpKeys},
+	{name: "agent", kind: kindTable, doc: "Where the daemon answers the agent checks of HAProxy.", keys: agentKeys},
+	{name: "hook", kind: kindList, doc: "A command or a webhook that is run at events: see docs/hooks.md.", keys: hookKeys},
+	{name: "consul", kind: kindTable, doc: "Where the primary monitor writes the primary in Consul's key-value store: see docs/discovery.md.", keys: consulKeys},
+	{name: "etcd", kind: kindTable, doc: "Where the primary monitor writes the primary in etcd: see docs/discovery.md.", keys: etcdKeys},
+	{name: "haproxy", kind: kindList, doc: "A server of a HAProxy of this site that is kept leading to the primary: see docs/discovery.md.", keys: haproxyKeys},
 	{name: "cluster", kind: kindNamed, doc: "A replication cluster. One or more, each with a name of its own.", keys: clusterKeys},
 }
 
@@ -72,7 +77,20 @@ var httpKeys = []key{
 	{name: "listen", def: "127.0.0.1:8990", check: checkListen,
 		doc: "host:port to listen on for the API, metrics and health checks; empty for none."},
 	{name: "allow_remote", kind: kindBool, def: false,
-		doc: "Let listen be an address that other hosts reach. Whoever reaches it may use it: there is no authentication."},
+		doc: "Let listen be an address that other hosts reach. Without token_file and client_ca whoever reaches it may read everything; commands are refused there."},
+	{name: "token_file",
+		doc: "File of tokens, one a line: the role (read or operate), a name, and the token or sha256: and its digest in hexadecimal. Only its owner may read it. Read again on SIGHUP."},
+	{name: "tls_cert", doc: "PEM file with the daemon's certificate, for HTTPS; needs tls_key. Read again when it changes."},
+	{name: "tls_key", doc: "PEM file with the key of tls_cert."},
+	{name: "client_ca",
+		doc: "PEM file with authorities: who has a certificate from one may read, and give commands if its organizational unit is operate. Needs tls_cert."},
+}
+
+var agentKeys = []key{
+	{name: "listen", def: "", check: checkListen,
+		doc: "host:port to listen on; empty for none."},
+	{name: "allow_remote", kind: kindBool, def: false,
+		doc: "Let listen be an address that other hosts reach. They learn which servers may be used, and can change nothing."},
 }
 
 var clusterKeys = slices.Concat(monitorKeys, operationKeys, []key{

@@ -31,6 +31,9 @@ func homes(name string) []string {
 	if find(httpKeys, name) != nil {
 		out = append(out, "[http]")
 	}
+	if find(hookKeys, name) != nil {
+		out = append(out, "[[hook]]")
+	}
 	if k := find(clusterKeys, name); k != nil {
 		out = append(out, "[cluster.NAME]")
 	}

@@ -61,6 +61,9 @@ func policy(o config.Operations) operation.Policy {
 		FenceOnLostMajority: o.FenceOnLostMajority, StateSchema: o.StateSchema, WriteProbe: o.WriteProbe,
 		KeepConnections: o.KeepConnections, MinFreeDisk: o.MinFreeDisk, DrainOnLowDisk: o.DrainOnLowDisk, SwitchoverOnLowDisk: o.SwitchoverOnLowDisk,
 	}
+	if len(p.KeepConnections) == 0 {
+		p.KeepConnections = nil
+	}
 	if p.FailoverBlock == 0 {
 		p.FailoverBlock = -1
 	}

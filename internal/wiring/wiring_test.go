@@ -41,7 +41,8 @@ func TestPolicy(t *testing.T) {
 		`dead_primary_delay = "3s"`, `trust_evidence = true`, `relay_log = "abort"`, `failover_timeout = "4s"`,
 		`switchover_timeout = "5s"`, `failover_block = "6s"`, `move_events = false`, `move_semi_sync = false`,
 		`promotion_sql_file = "up.sql"`, `demotion_sql_file = "down.sql"`, `fence_command = ["/bin/sh", "-c", "exit 1"]`,
-		`fence_on_lost_majority = true`, `state_schema = "own"`, `write_probe = "own.probe"`).Policy
+		`fence_on_lost_majority = true`, `state_schema = "own"`, `write_probe = "own.probe"`,
+		`keep_connections = ["backup"]`, `min_free_disk = 7`, `drain_on_low_disk = true`, `switchover_on_low_disk = true`).Policy
 	want := operation.Policy{
 		ReplicationUser: "repl", ReplicationPassword: "secret", ReplicationTLS: true,
 		AutoFailover: true, AutoRejoin: true, EnforceReadOnly: true, EnforceWritable: true,
@@ -49,6 +50,7 @@ func TestPolicy(t *testing.T) {
 		SwitchoverTimeout: 5 * time.Second, FailoverBlock: 6 * time.Second, LeaveEvents: true, LeaveSemiSync: true,
 		PromotionSQL: []string{"DO 1", "DO 2"}, DemotionSQL: []string{"DO 3"}, FenceCommand: []string{"/bin/sh", "-c", "exit 1"},
 		FenceOnLostMajority: true, StateSchema: "own", WriteProbe: "own.probe",
+		KeepConnections: []string{"backup"}, MinFreeDisk: 7, DrainOnLowDisk: true, SwitchoverOnLowDisk: true,
 	}
 	require.Equal(t, want, got)
 	require.Equal(t, want, got.WithDefaults(time.Second))

@@ -26,14 +26,22 @@ const (
 type Problem struct {
 	Error string `json:"error"`
 	// Code tells why in one word: refused, not_primary_monitor, busy, stopped,
-	// invalid or failed.
+	// invalid, unauthorized, forbidden or failed.
 	Code     string              `json:"code"`
 	Refusals []operation.Refusal `json:"refusals,omitempty"`
 }
 
 // command carries out a command. The content type must be application/json: a
 // page in a browser cannot send that to another origin without being asked first.
-func (a api) command(w http.ResponseWriter, r *http.Request) {
+func (a *api) command(w http.ResponseWriter, r *http.Request) {
+	var what audited
+	s := &statusWriter{ResponseWriter: w, status: http.StatusOK}
+	a.carryOut(s, r, &what)
+	c, _ := a.auth.who(r)
+	a.auditLine(r, c, what, s.status, what.problem)
+}
+
+func (a *api) carryOut(w http.ResponseWriter, r *http.Request, what *audited) {
 	m := a.find(w, r)
 	if m == nil {
 		return
@@ -57,6 +65,7 @@ func (a api) command(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusBadRequest, Problem{Error: "there is more after the command", Code: "invalid"})
 		return
 	}
+	what.cmd = cmd
 	if cmd.Action == monitor.ActReleaseLocks {
 		releaseLocks(w, m, cmd.Value)
 		return
@@ -66,9 +75,11 @@ func (a api) command(w http.ResponseWriter, r *http.Request) {
 	reply, err := m.Command(ctx, cmd)
 	if err != nil {
 		status, p := problemOf(err)
+		what.problem = p.Error
 		answer(w, status, p)
 		return
 	}
+	what.id = reply.ID
 	status := http.StatusOK
 	if reply.ID != "" {
 		status = http.StatusAccepted
@@ -96,7 +107,7 @@ func local(r *http.Request) bool {
 }
 
 // releaseLocks works on any monitor: it gives up what this one holds.
-func releaseLocks(w http.ResponseWriter, m *monitor.Monitor, text string) {
+func releaseLocks(w http.ResponseWriter, m source, text string) {
 	d := time.Minute
 	if text != "" {
 		var err error
@@ -126,13 +137,13 @@ func problemOf(err error) (int, Problem) {
 	return http.StatusInternalServerError, Problem{Error: err.Error(), Code: "failed"}
 }
 
-func (a api) operations(w http.ResponseWriter, r *http.Request) {
+func (a *api) operations(w http.ResponseWriter, r *http.Request) {
 	if m := a.find(w, r); m != nil {
 		answer(w, http.StatusOK, map[string]any{"operations": m.Operations()})
 	}
 }
 
-func (a api) operation(w http.ResponseWriter, r *http.Request) {
+func (a *api) operation(w http.ResponseWriter, r *http.Request) {
 	m := a.find(w, r)
 	if m == nil {
 		return

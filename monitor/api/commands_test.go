@@ -313,7 +313,7 @@ func TestBadCommands(t *testing.T) {
 	}
 	p := read[Problem](t, s.send(t.Context(), "other", "application/json", `{"action":"pause"}`), http.StatusNotFound)
 	require.Contains(t, p.Error, "this daemon monitors main")
-	require.Equal(t, http.StatusNotFound, s.get("/v1/clusters/main/commands").Code)
+	require.Equal(t, http.StatusMethodNotAllowed, s.get("/v1/clusters/main/commands").Code)
 	require.Empty(t, s.View().Operations.Paused)
 }
 
