@@ -161,11 +161,11 @@ func decideOffer(s scene, m memory) (offer, memory) {
 // with replicas that had not been told, is not taken for it.
 func notedOr(s scene, m memory, c topology.Choice) topology.Choice {
 	i := indexOf(s.servers, s.noted)
-	if m.led || i < 0 || c.Name == s.noted {
+	if m.led || i < 0 || !c.Usable || c.Name == s.noted {
 		return c
 	}
 	k := topology.ChoosePrimary(s.servers, s.graph, s.noted)
-	if j := indexOf(s.servers, c.Name); !k.Usable || k.Name != s.noted || (j >= 0 && topology.HasAll(s.servers, j, i)) {
+	if !k.Usable || k.Name != s.noted || topology.HasAll(s.servers, indexOf(s.servers, c.Name), i) {
 		return c
 	}
 	k.Reason = s.noted + " is writable and was made the primary last"

@@ -461,9 +461,9 @@ func TestOldPublicationIsNotFollowed(t *testing.T) {
 		for i := range st.rows {
 			st.rows[i].SentAt = now
 		}
-		st.scene.old = a.look(st.servers, st.rows, now, st.timing)
+		st.old = a.look(st.servers, st.rows, now, st.timing)
 		o, _ := st.decide(memory{chosen: chosen})
-		return o, st.scene.old
+		return o, st.old
 	}
 	answered := st.rows[1]
 	_, old := at(time.Second)

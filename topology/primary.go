@@ -193,6 +193,9 @@ func fresh(servers []Server, g Graph, cands []int) Choice {
 				servers[best].Name, reach(i), servers[i].Name, disqualified(servers, g, i))}
 		}
 	}
+	if why := behindSilent(servers, g, best); why != "" {
+		return Choice{Reason: why}
+	}
 	if why := behindOthers(servers, g, best); why != "" {
 		if i := whole(servers); i >= 0 {
 			return Choice{Name: servers[i].Name, Reason: fmt.Sprintf("%s; %s, which is read-only, replicates from nobody and has all transactions: it must have been the primary", why, servers[i].Name)}
@@ -299,6 +302,36 @@ func byPreference(servers []Server) func(a, b int) int {
 	return func(a, b int) int {
 		return cmp.Or(-compareBool(servers[a].Promotion == Prefer, servers[b].Promotion == Prefer), cmp.Compare(a, b))
 	}
+}
+
+// behindSilent refuses a first choice if more of the servers that answer replicate
+// from it only through one that does not answer than otherwise: what that one
+// replicates from is what was seen last, and it may have been made the primary since.
+func behindSilent(servers []Server, g Graph, best int) string {
+	near, silent := 0, map[int][]string{}
+	for i, s := range servers {
+		if i == best || !s.Up() || s.SameAs != "" {
+			continue
+		}
+		at := i
+		for range servers {
+			if src := g.Sources(at); len(src) == 1 && at != best && servers[at].Up() {
+				at = src[0]
+			}
+		}
+		switch {
+		case at == best:
+			near++
+		case !servers[at].Up():
+			silent[at] = append(silent[at], s.Name)
+		}
+	}
+	for at := range servers {
+		if names := silent[at]; len(names) > near {
+			return fmt.Sprintf("%s is writable, but %s replicate from %s, which does not answer (%s) and may be the primary by now", servers[best].Name, strings.Join(names, ", "), servers[at].Name, servers[at].Why())
+		}
+	}
+	return ""
 }
 
 // behindOthers refuses a first choice that nobody replicates from at the moment

@@ -39,7 +39,7 @@ func (k *checker) viewed(m *instance) {
 	}
 	if r := role.String(); r != m.role || p.Name != m.offered {
 		m.role, m.offered = r, p.Name
-		c.w.logf("%s is %s and offers %s", m.name, r, p.Name)
+		c.w.logf("%s is %s and offers %s: %s", m.name, r, p.Name, m.View().Reason)
 	}
 	if !k.exclusive() {
 		return
