@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -94,10 +93,25 @@ func (r *Run) look(c Cluster, s Servers, l *lane) bool {
 }
 
 func (r *Run) sendLanes(ctx context.Context, s Servers, ready []*lane) {
+	abandon := func() {
+		r.end(s, Abandoned, fmt.Sprintf("given up: %v; %s is the primary, what follows was not finished", r.lost, r.Plan.To))
+	}
 	var calls []Call
 	var sent []*lane
 	for _, l := range ready {
 		st := l.steps[l.next]
+		if st.special == killBlocked {
+			a := r.killWaiting(ctx, s, st)
+			if r.lost != nil {
+				abandon()
+				return
+			}
+			l.sent = s.Now()
+			r.answered(s, l, st, a)
+			st = l.steps[l.next]
+			l.began = s.Now()
+			r.note(s, st)
+		}
 		if st.special != plain {
 			continue
 		}
@@ -114,22 +128,16 @@ func (r *Run) sendLanes(ctx context.Context, s Servers, ready []*lane) {
 			l.sent = s.Now()
 			r.answered(s, l, l.steps[l.next], answers[i])
 		}
+		return
 	}
 	// Events come last: there can be many, and no replica waits for them.
 	for _, l := range ready {
-		if !slices.Contains(sent, l) {
-			st := l.steps[l.next]
-			var a Answer
-			if st.special == killBlocked {
-				a = r.killWaiting(ctx, s, st)
-			} else {
-				a = r.events(ctx, s, st)
-			}
-			l.sent = s.Now()
-			r.answered(s, l, st, a)
-		}
+		st := l.steps[l.next]
+		a := r.events(ctx, s, st)
+		l.sent = s.Now()
+		r.answered(s, l, st, a)
 		if r.lost != nil {
-			r.end(s, Abandoned, fmt.Sprintf("given up: %v; %s is the primary, what follows was not finished", r.lost, r.Plan.To))
+			abandon()
 			return
 		}
 	}

@@ -304,7 +304,7 @@ func TestConnectionsThatWaitToCommit(t *testing.T) {
 	f.drive(run, nil)
 	require.Equal(t, Done, run.Record.Outcome)
 	i := slices.Index(f.log, "s1: BACKUP STAGE END")
-	require.Equal(t, []string{"s1: blocked?", "verify", "s1: KILL SOFT CONNECTION 9", "s1: KILL SOFT CONNECTION 11", "verify"}, f.log[i-5:i])
+	require.Equal(t, []string{"verify", "s1: blocked?", "verify", "s1: KILL SOFT CONNECTION 9", "s1: KILL SOFT CONNECTION 11"}, f.log[i-5:i])
 	require.Contains(t, run.Record.Warnings, "s1: ended app@10.1.1.1:5000, connection 11")
 }
 

@@ -58,8 +58,8 @@ func TestSwitchoverRuns(t *testing.T) {
 	n := len(f.log)
 	f.drive(run, nil)
 	require.Equal(t, []string{
-		"verify", "s3: STOP SLAVE ''; CHANGE MASTER 10.0.0.2; START SLAVE ''", "s2: events?", "verify", "s2: event a ENABLE", "s1: blocked?",
-		"verify", "s1: BACKUP STAGE END", "verify", "s1: STOP SLAVE ''; CHANGE MASTER 10.0.0.2; START SLAVE ''",
+		"verify", "s1: blocked?", "s1: BACKUP STAGE END", "s3: STOP SLAVE ''; CHANGE MASTER 10.0.0.2; START SLAVE ''",
+		"verify", "s1: STOP SLAVE ''; CHANGE MASTER 10.0.0.2; START SLAVE ''", "verify", "s2: events?", "verify", "s2: event a ENABLE",
 	}, f.log[n:])
 	f.requireVerified()
 	rec := run.Record
