@@ -2,6 +2,7 @@ package monitor
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -158,13 +159,25 @@ func decideOffer(s scene, m memory) (offer, memory) {
 // notedOr returns the server that was made the primary last, where this monitor has
 // offered none itself, that server takes writes, and the one that looks like the
 // primary lacks something that it has: so a former primary that came back writable,
-// with replicas that had not been told, is not taken for it.
+// with replicas that had not been told, is not taken for it. Where nothing can be
+// chosen by what the servers say, all of them answer, and none has anything that it
+// lacks, it is the one too, though it may be read-only.
 func notedOr(s scene, m memory, c topology.Choice) topology.Choice {
 	i := indexOf(s.servers, s.noted)
-	if m.led || i < 0 || !c.Usable || c.Name == s.noted {
+	if m.led || i < 0 || c.Name == s.noted {
 		return c
 	}
 	k := topology.ChoosePrimary(s.servers, s.graph, s.noted)
+	if c.Name == "" {
+		silent := slices.ContainsFunc(s.servers, func(sv topology.Server) bool { return !sv.Up() && sv.SameAs == "" })
+		if k.Name == s.noted && !silent && len(s.graph.Follows(i)) == 0 && topology.Ahead(s.servers, i, true) == "" {
+			return k
+		}
+		return c
+	}
+	if !c.Usable {
+		return c
+	}
 	if !k.Usable || k.Name != s.noted || topology.HasAll(s.servers, indexOf(s.servers, c.Name), i) {
 		return c
 	}

@@ -542,6 +542,26 @@ func TestNotedPrimary(t *testing.T) {
 	st.servers[2].ReadOnly = topology.Yes
 	_, m = st.decide(memory{})
 	require.Equal(t, "s1", m.chosen, "a person has moved the primary")
+
+	// Nothing can be chosen: a former primary came back writable, and the one that was
+	// noted was left read-only by a switchover that was cut short.
+	st = newStage(t, election.Primary)
+	for i := range 3 {
+		at(st, i, "0-1-9", "0-1-9")
+	}
+	st.servers[0].ReadOnly, st.servers[1].ReadOnly, st.servers[1].Replication = topology.Yes, topology.No, nil
+	st.servers[0].Replication = []topology.Replication{{Host: "203.0.113.9", Port: 3306, IO: "No", SQL: "No"}}
+	st.graph = topology.NewGraph(st.servers)
+	at(st, 1, "0-1-7", "0-1-7")
+	_, m = st.decide(memory{})
+	require.Empty(t, m.chosen)
+	st.noted = "s1"
+	o, m := st.decide(memory{})
+	require.Equal(t, "s1", m.chosen)
+	require.Empty(t, o.name, "it is read-only")
+	st.servers[2].Evidence = topology.TimedOut
+	_, m = st.decide(memory{})
+	require.Empty(t, m.chosen, "who knows what has become of s3")
 }
 
 // TestStateRows takes in rows of servers that know more or less.

@@ -141,7 +141,7 @@ func (k *checker) locked(s *server, name string) {
 			continue
 		}
 		w.lost = true
-		if before == s && !c.opt.ReadOnly {
+		if before == s && (!c.opt.ReadOnly || s.opened) {
 			continue // clients have written to it anew, under the same numbers, before anybody could look
 		}
 		if s.threw[w.gtid] {
