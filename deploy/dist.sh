@@ -13,7 +13,7 @@ ARCHES=${ARCHES:-amd64 arm64}
 VERSION=${VERSION:-$(git describe --tags --always --dirty 2>/dev/null || echo unknown)}
 # Packages need a version that begins with a digit and has no hyphen.
 PACKAGE_VERSION=$(echo "${VERSION#v}" | tr -- - .)
-case $PACKAGE_VERSION in [0-9]*.*) ;; *) PACKAGE_VERSION=0.0.0.$PACKAGE_VERSION ;; esac
+case $PACKAGE_VERSION in [0-9]*.[0-9]*) ;; *) PACKAGE_VERSION=0.0.0.$PACKAGE_VERSION ;; esac
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || echo 0)}
 export PACKAGE_VERSION SOURCE_DATE_EPOCH
 
