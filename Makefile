@@ -70,3 +70,7 @@ demo: setup ## a cluster fails over before your eyes; KEEP=1 keeps it running
 .PHONY: clean
 clean: ## remove what the other targets made in this directory
 	rm -rf bin coverage.out
+
+.PHONY: dist
+dist: ## build archives and packages for Linux into dist/
+	VERSION='$(VERSION)' GO='$(GO)' deploy/dist.sh

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+
+	"github.com/lockstep-ha/lockstep/internal/manpages"
 )
 
 // newRoot returns the command line with everything below it.
@@ -70,7 +72,7 @@ func addCommands(root *cobra.Command, a *app) {
 	show.AddCommand(showMonitorCommand(a), showServerCommand(a))
 	root.AddCommand(primaryCommand(a), list, show, topologyCommand(a), timingCommand(a), explainCommand(a),
 		callCommand(a), maintenanceCommand(a), drainCommand(a), promotionCommand(a), historyCommand(a),
-		checkCommand(a), grantsCommand(), versionCommand())
+		checkCommand(a), grantsCommand(), versionCommand(), manpages.Command("1"))
 }
 
 func versionCommand() *cobra.Command {

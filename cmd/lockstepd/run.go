@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/lockstep-ha/lockstep/internal/config"
+	"github.com/lockstep-ha/lockstep/internal/manpages"
 )
 
 // Exit codes.
@@ -75,7 +76,7 @@ func newRoot(stdout, stderr io.Writer) *cobra.Command {
 		Use: "version", Short: "Print the version", Args: usageArgs,
 		RunE: func(*cobra.Command, []string) error { _, err := fmt.Fprintln(stdout, version); return err },
 	}
-	root.AddCommand(check, reference, ver)
+	root.AddCommand(check, reference, ver, manpages.Command("8"))
 	return root
 }
 

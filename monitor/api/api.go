@@ -116,6 +116,7 @@ func (a *api) routes() []route {
 		{posts, "/v1/clusters/{name}/commands", RoleOperate, a.command},
 		{reads, "/v1/clusters/{name}/operations", RoleRead, a.operations},
 		{reads, "/v1/clusters/{name}/operations/{id}", RoleRead, a.operation},
+		{reads, "/v1/openapi.json", RoleNone, a.openAPI},
 		{reads, "/{$}", RoleNone, page("index.html")},
 		{reads, "/page/app.js", RoleNone, page("app.js")},
 		{reads, "/page/style.css", RoleNone, page("style.css")},
@@ -229,7 +230,16 @@ func (a *api) all(w http.ResponseWriter, key string, ok func(source) bool) {
 }
 
 func problem(w http.ResponseWriter, status int, text string) {
-	answer(w, status, map[string]string{"error": text})
+	code := "invalid"
+	switch status {
+	case http.StatusNotFound:
+		code = "not_found"
+	case http.StatusServiceUnavailable:
+		code = "busy"
+	case http.StatusInternalServerError:
+		code = "failed"
+	}
+	answer(w, status, Problem{Error: text, Code: code})
 }
 
 func answer(w http.ResponseWriter, status int, body any) {

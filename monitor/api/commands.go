@@ -22,11 +22,11 @@ const (
 	commandTime = 4 * time.Second // less than readTimeout, the write limit of the server
 )
 
-// Problem is the body of a command that was not carried out.
+// Problem is the body of an answer to what was not done.
 type Problem struct {
 	Error string `json:"error"`
 	// Code tells why in one word: refused, not_primary_monitor, busy, stopped,
-	// invalid, unauthorized, forbidden or failed.
+	// invalid, unauthorized, forbidden, not_found or failed.
 	Code     string              `json:"code"`
 	Refusals []operation.Refusal `json:"refusals,omitempty"`
 }

@@ -95,8 +95,8 @@ func TestMetricsAreWhatTheViewSays(t *testing.T) {
 	require.Contains(t, scrape(), `lockstep_http_requests_total{code="404",method="other",path="other"} 3`)
 }
 
-// described are all metrics of ours, by name.
-func described(t *testing.T) map[string]family {
+// knownMetrics are all metrics of ours, by name.
+func knownMetrics(t *testing.T) map[string]family {
 	t.Helper()
 	out := map[string]family{
 		requestsName: {help: requestsHelp, kind: counter, labels: []string{"method", "path", "code"}},
@@ -132,7 +132,7 @@ func TestMetricsPage(t *testing.T) {
 	page, err := os.ReadFile(path)
 	require.NoError(t, err)
 	var lines []string
-	for name, f := range described(t) {
+	for name, f := range knownMetrics(t) {
 		kind := map[prometheus.ValueType]string{gauge: "gauge", counter: "counter"}[f.kind]
 		lines = append(lines, fmt.Sprintf("| `%s` | %s | %s | %s |", name, kind, strings.Join(f.allLabels(), ", "), f.help))
 	}
@@ -191,7 +191,7 @@ func TestAlertRules(t *testing.T) {
 		}
 	}
 	require.NoError(t, yaml.Unmarshal(text, &doc))
-	known := described(t)
+	known := knownMetrics(t)
 	seen := map[string]bool{}
 	for _, g := range doc.Groups {
 		for _, r := range g.Rules {
@@ -230,7 +230,7 @@ func TestDashboard(t *testing.T) {
 		Templating struct{ List []struct{ Query string } }
 	}
 	require.NoError(t, json.Unmarshal(text, &doc))
-	known := described(t)
+	known := knownMetrics(t)
 	for _, p := range doc.Panels {
 		require.NotEmpty(t, p.Targets, p.Title)
 		for _, target := range p.Targets {

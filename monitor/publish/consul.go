@@ -34,10 +34,12 @@ func NewConsul(c ConsulConfig) (Store, error) {
 	return &consul{client, c.Prefix}, nil
 }
 
+// Name implements Store.
 func (*consul) Name() string { return "consul" }
 
 func (s *consul) key(cluster, name string) string { return s.prefix + "/" + cluster + "/" + name }
 
+// Get implements Store.
 func (s *consul) Get(ctx context.Context, cluster string) ([]byte, uint64, error) {
 	opts := (&api.QueryOptions{RequireConsistent: true}).WithContext(ctx)
 	pair, _, err := s.client.KV().Get(s.key(cluster, "primary"), opts)
@@ -47,6 +49,7 @@ func (s *consul) Get(ctx context.Context, cluster string) ([]byte, uint64, error
 	return pair.Value, pair.ModifyIndex, nil
 }
 
+// Put implements Store.
 func (s *consul) Put(ctx context.Context, cluster string, value []byte, address string, version uint64) (bool, error) {
 	ok, resp, _, err := s.client.Txn().Txn(api.TxnOps{
 		{KV: &api.KVTxnOp{Verb: api.KVCAS, Key: s.key(cluster, "primary"), Value: value, Index: version}},

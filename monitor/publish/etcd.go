@@ -35,10 +35,12 @@ func NewEtcd(c EtcdConfig) (store Store, closeStore func() error, err error) {
 	return &etcd{client, c.Prefix}, client.Close, nil
 }
 
+// Name implements Store.
 func (*etcd) Name() string { return "etcd" }
 
 func (s *etcd) key(cluster, name string) string { return s.prefix + "/" + cluster + "/" + name }
 
+// Get implements Store.
 func (s *etcd) Get(ctx context.Context, cluster string) ([]byte, uint64, error) {
 	resp, err := s.client.Get(ctx, s.key(cluster, "primary"))
 	if err != nil || len(resp.Kvs) == 0 {
@@ -47,6 +49,7 @@ func (s *etcd) Get(ctx context.Context, cluster string) ([]byte, uint64, error) 
 	return resp.Kvs[0].Value, uint64(max(resp.Kvs[0].ModRevision, 0)), nil
 }
 
+// Put implements Store.
 func (s *etcd) Put(ctx context.Context, cluster string, value []byte, address string, version uint64) (bool, error) {
 	key := s.key(cluster, "primary")
 	resp, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.ModRevision(key), "=", int64(version&(1<<63-1)))).
