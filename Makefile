@@ -63,6 +63,10 @@ sim: ## run the simulation for DURATION (2m), or replay SEED=N
 sim-mutants: ## break one rule of the code at a time, and see which invariant notices
 	$(GO) run ./internal/sim/mutants
 
+.PHONY: sim-bounds
+sim-bounds: ## change one time of the timing at a time, and see from when on an invariant breaks
+	$(GO) run ./internal/sim/mutants -bounds
+
 .PHONY: demo
 demo: setup ## a cluster fails over before your eyes; KEEP=1 keeps it running
 	$(GO) run ./integration/demo $(if $(KEEP),-keep)

@@ -17,6 +17,7 @@ type checker struct {
 	publishedAt time.Duration
 	// away are the servers that the monitor which published it could not ask.
 	away   map[*server]bool
+	dead   death
 	checks int
 }
 
@@ -103,6 +104,26 @@ func (k *checker) writable() {
 // counted: that is what read_only=1 in my.cnf is for. Nor is one that a person has.
 func (s *server) writes() bool { return s.running() && !s.readOnly && !s.opened }
 
+// death is the end of a published primary's process.
+type death struct {
+	server  *server
+	at      time.Duration
+	backlog map[*server]int
+}
+
+// crashed is called when a server's process has ended.
+func (k *checker) crashed(s *server) {
+	if k.published != s {
+		return
+	}
+	k.dead = death{s, k.c.w.now, map[*server]int{}}
+	for _, o := range k.c.servers {
+		for _, l := range o.links {
+			k.dead.backlog[o] += len(l.relay)
+		}
+	}
+}
+
 // locked is called when a lock was taken: P1 at each publication.
 func (k *checker) locked(s *server, name string) {
 	if name != primaryLock {
@@ -120,6 +141,10 @@ func (k *checker) locked(s *server, name string) {
 		k.publishedAt = c.w.now
 	}
 	k.published = s
+	if d := k.dead; d.server != nil && d.server != s {
+		c.stats.Outages = append(c.stats.Outages, Outage{c.w.now - d.at, d.backlog[s]})
+	}
+	k.dead = death{}
 	if s.readOnly {
 		c.w.fail("P0", "%s publishes %s, which is read-only", by, s.name)
 	}

@@ -116,6 +116,17 @@ type Stats struct {
 	Ticks, Writes, Acked, Published int
 	Faults                          map[string]int
 	Operations                      map[string]int
+	// Outages are how long no primary was published after a published one had ended.
+	Outages []Outage
+}
+
+// Outage is the time from the end of a primary's process to the publication of
+// another server.
+type Outage struct {
+	Took time.Duration
+	// Backlog is how many transactions the new primary had received and not applied
+	// when the old one ended.
+	Backlog int
 }
 
 func (c *cluster) byName(name string) *server {

@@ -190,6 +190,7 @@ func (s *server) crash(why string) {
 		return
 	}
 	s.logf("ends: %s", why)
+	s.c.check.crashed(s)
 	s.up, s.frozen = false, 0
 	s.deferred = nil
 	for _, ses := range s.sorted() {

@@ -57,27 +57,70 @@ var mutants = []mutant{
 	{"locks are released without a majority", "election/election.go", "	d.Release = holding\n	if before.Attempting", "	d.Release = false\n	if before.Attempting"},
 }
 
+// bound is a time of the timing that could be shorter, or longer, if it were not
+// needed; in percent of what it is.
+type bound struct {
+	name      string
+	file      string
+	from, to  string // the latter with a place for the percentage
+	inPercent []int
+}
+
+var bounds = []bound{
+	{"how long a majority settles", "election/election.go", "settles := t.Since + c.Timing.Settle", "settles := t.Since + c.Timing.Settle*%d/100", []int{95, 90, 75, 50, 25}},
+	{"how long after the last byte an unreachable primary is replaced (W + N)", "monitor/operation/detect.go",
+		"max(p.LockSentAt, s.MajoritySince)+s.Timing.StaleAfter()", "max(p.LockSentAt, s.MajoritySince)+s.Timing.StaleAfter()*%d/100", []int{95, 90, 75, 50, 25}},
+	{"how long a lock is believed (lease)", "locks/state.go", "t.Session != 0 && now < t.SentAt+lease", "t.Session != 0 && now < t.SentAt+lease*%d/100", []int{105, 110, 125, 150, 200, 300}},
+	{"how long a published primary is followed (lease of the view)", "monitor/offer.go",
+		"		o.deadline = s.servers[i].SentAt + s.timing.Lease\n		o.reason = fmt.Sprintf(\"published by", "		o.deadline = s.servers[i].SentAt + s.timing.Lease*%d/100\n		o.reason = fmt.Sprintf(\"published by", []int{105, 110, 125, 150, 200, 300}},
+}
+
+// searchBounds says for each bound by how much it can be missed until that shows.
+func searchBounds(ctx context.Context, dir string, seeds int, only string) error {
+	fmt.Println("| Time | Percent of it | Invariant | Runs | Seed |\n|---|---|---|---|---|")
+	for _, b := range bounds {
+		if !strings.Contains(b.name, only) {
+			continue
+		}
+		for _, percent := range b.inPercent {
+			rule, runs, seed, err := try(ctx, dir, mutant{b.name, b.file, b.from, fmt.Sprintf(b.to, percent)}, seeds)
+			if err != nil {
+				return fmt.Errorf("%s: %w", b.name, err)
+			}
+			if rule == "" {
+				rule, runs = "not found", fmt.Sprint(seeds)
+			}
+			fmt.Printf("| %s | %d | %s | %s | %s |\n", b.name, percent, rule, runs, seed)
+		}
+	}
+	return nil
+}
+
 var found = regexp.MustCompile(`run (\d+), seed (\d+): (\w+)`)
 
 func main() {
 	seeds := flag.Int("seeds", 2000, "runs after which a mutant counts as not found")
 	only := flag.String("only", "", "only mutants whose rule contains this text")
+	times := flag.Bool("bounds", false, "change times of the timing, not rules")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
-	if err := run(ctx, *seeds, *only); err != nil {
+	if err := run(ctx, *seeds, *only, *times); err != nil {
 		fmt.Fprintln(os.Stderr, "mutants:", err)
 		stop()
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, seeds int, only string) error {
+func run(ctx context.Context, seeds int, only string, times bool) error {
 	dir, err := os.MkdirTemp("", "lockstep-mutants-")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
+	if times {
+		return searchBounds(ctx, dir, seeds, only)
+	}
 	missed := 0
 	fmt.Println("| Rule that is broken | Invariant | Runs | Seed |\n|---|---|---|---|")
 	for _, m := range mutants {
