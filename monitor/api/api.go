@@ -10,6 +10,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log"
 	"net/http"
 	"strings"
 	"sync"
@@ -65,6 +66,7 @@ func NewServer(h http.Handler) *http.Server {
 		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeader}
 	if r, ok := h.(*router); ok {
 		s.RegisterOnShutdown(r.api.close)
+		s.ErrorLog = log.New(r.api.log.With().Str("event", "http").Logger(), "", 0)
 	}
 	return s
 }

@@ -126,7 +126,7 @@ func TestOrderAndRetries(t *testing.T) {
 func TestCommandTimeout(t *testing.T) {
 	pid := filepath.Join(t.TempDir(), "pid")
 	began := time.Now()
-	_, log := run(t, Hook{Name: "h", Timeout: 300 * time.Millisecond, Command: []string{script(t, "sleep 1000 & echo $! >"+pid+"; wait")}}, event(1))
+	_, log := run(t, Hook{Name: "h", Timeout: 300 * time.Millisecond, Command: []string{script(t, "(trap '' TERM; exec sleep 1000) >/dev/null 2>&1 & echo $! >"+pid+"; wait")}}, event(1))
 	require.Less(t, time.Since(began), 15*time.Second)
 	require.Contains(t, log, "did not end in time")
 	raw, err := os.ReadFile(pid)
