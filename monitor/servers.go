@@ -50,8 +50,8 @@ func (h *hands) Verify(ctx context.Context) error {
 	h.sessions = map[string]uint64{}
 	held, first := 0, time.Duration(0)
 	for _, o := range h.fleet.Do(ctx, ask) {
-		if o.Result != backend.Done {
-			continue
+		if o.Result != backend.Done || o.Session != h.s.rows[indexOf(h.s.servers, o.Action.Server)].Session {
+			continue // a new session begins a new tenure
 		}
 		h.sessions[o.Action.Server] = o.Session
 		held += h.s.servers[indexOf(h.s.servers, o.Action.Server)].Votes
@@ -66,6 +66,7 @@ func (h *hands) Verify(ctx context.Context) error {
 		return fmt.Errorf("%w: %d of %d needed votes were confirmed", errMajorityLost, held, h.s.d.Tally.Needed)
 	}
 	h.until = first + h.m.timing.Lease
+	h.m.prolong(h.until)
 	return nil
 }
 
@@ -81,12 +82,12 @@ func (h *hands) Execute(ctx context.Context, calls []operation.Call) []operation
 		case c.Reads:
 			a.Kind = backend.Ask
 		case h.m.clock.Now() >= h.until:
-			out[i] = operation.Answer{Known: true, Err: fmt.Errorf("%w: the lease ended before the statement could be sent", errMajorityLost)}
+			out[i] = operation.Answer{Known: true, Err: fmt.Errorf("%w: the lease ended before the statement could be sent (%w)", errMajorityLost, operation.ErrNotSent)}
 			continue
 		case h.s.d.Tally.Mode == election.None:
 			a.Kind = backend.Ask // there are no locks; nobody else acts
 		case a.Session == 0:
-			out[i] = operation.Answer{Known: true, Err: fmt.Errorf("server %s: %w", c.Server, backend.ErrNotHeld)}
+			out[i] = operation.Answer{Known: true, Err: fmt.Errorf("server %s: %w (%w)", c.Server, backend.ErrNotHeld, operation.ErrNotSent)}
 			continue
 		}
 		if c.Aside && a.Kind == backend.Execute {
@@ -99,9 +100,23 @@ func (h *hands) Execute(ctx context.Context, calls []operation.Call) []operation
 		return out
 	}
 	for k, o := range h.fleet.Do(ctx, actions) {
+		if errors.Is(o.Err, backend.ErrNotHeld) {
+			o.Err = fmt.Errorf("%w (%w)", o.Err, operation.ErrNotSent)
+		}
 		out[at[k]] = operation.Answer{Known: o.Result != backend.ResultUnknown, Tables: o.Tables, Err: o.Err, Code: backend.Code(o.Err)}
 	}
 	return out
+}
+
+// prolong lets the role of this monitor be believed for longer: its locks have just
+// been seen to be held by the same sessions. What the view says of the servers is
+// as old as it was.
+func (m *Monitor) prolong(until time.Duration) {
+	old := m.view.Load()
+	if v := *old; v.Monitor.Role != election.Secondary && v.lease < until {
+		v.lease = until
+		m.view.CompareAndSwap(old, &v) // somebody may have retracted it
+	}
 }
 
 // sight is what operations know of the servers in this tick.

@@ -266,29 +266,47 @@ func (m *Monitor) writeState(ctx context.Context, h *hands) {
 		return
 	}
 	m.shared.writeAt = now + m.timing.Settle
-	statements := []string{
-		"SET SESSION sql_log_bin=0",
+	create := []string{
 		"CREATE DATABASE IF NOT EXISTS " + strings.TrimSuffix(table, ".`state`"),
 		"CREATE TABLE IF NOT EXISTS " + table + " (cluster VARCHAR(64), name VARCHAR(128), value TEXT, version BIGINT UNSIGNED, monitor VARCHAR(255), at DATETIME(6), PRIMARY KEY (cluster, name)) ENGINE=InnoDB",
 	}
+	var statements []string
 	for _, name := range slices.Sorted(maps.Keys(m.shared.rows)) {
 		r := m.shared.rows[name]
 		statements = append(statements, fmt.Sprintf("INSERT INTO %s (cluster, name, value, version, monitor, at) VALUES (%s, %s, %s, %d, %s, UTC_TIMESTAMP(6) - INTERVAL %d MICROSECOND)"+
 			" ON DUPLICATE KEY UPDATE value=VALUES(value), version=VALUES(version), monitor=VALUES(monitor), at=VALUES(at)",
 			table, text(m.cluster), text(name), text(r.value), r.version, text(m.d.cfg.Name), max(now-r.at, 0).Microseconds()))
 	}
+	// On connections of their own, in which sql_log_bin can be off.
+	write := func(server string, statements ...string) operation.Call {
+		return operation.Call{Server: server, SQL: "SET SESSION sql_log_bin=0;" + strings.Join(statements, ";"), Limit: m.timing.Timeout, Aside: true, Patience: m.timing.Interval / 4}
+	}
 	var calls []operation.Call
 	for _, s := range servers {
-		// On a connection of its own, in which sql_log_bin can be off.
-		calls = append(calls, operation.Call{Server: s, SQL: strings.Join(statements, ";"), Limit: m.timing.Timeout, Aside: true, Patience: m.timing.Interval / 4})
+		calls = append(calls, write(s, statements...))
+	}
+	answers := h.Execute(ctx, calls)
+	var missing []operation.Call
+	var at []int
+	for i, a := range answers {
+		if a.Code == codeNoDatabase || a.Code == codeNoTable {
+			missing, at = append(missing, write(servers[i], append(create, statements...)...)), append(at, i)
+		}
+	}
+	if len(missing) > 0 {
+		for k, a := range h.Execute(ctx, missing) {
+			answers[at[k]] = a
+		}
 	}
 	m.shared.problem = ""
-	for i, a := range h.Execute(ctx, calls) {
-		if a.Err == nil {
+	for i, a := range answers {
+		switch {
+		case a.Err == nil:
 			delete(m.shared.stale, servers[i])
-			continue
+		case a.Code != 0:
+			m.shared.problem = fmt.Sprintf("what other monitors have to know could not be written to %s on %s: %v", table, servers[i], a.Err)
 		}
-		m.shared.problem = fmt.Sprintf("what other monitors have to know could not be written to %s on %s: %v", table, servers[i], a.Err)
+		// What was not answered in time is seen to be there, or not, when the table is read.
 	}
 }
 

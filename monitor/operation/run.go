@@ -55,6 +55,11 @@ type Servers interface {
 	Execute(ctx context.Context, calls []Call) []Answer
 }
 
+// ErrNotSent is in the chain of errors of statements that were not sent, since the
+// server lock was not known to be held, or the lease had ended: they can be tried
+// again.
+var ErrNotSent = errors.New("not sent")
+
 // Outcomes of records and steps.
 const (
 	Running   = "running"
@@ -252,6 +257,8 @@ func (r *Run) foreground(ctx context.Context, c Cluster, s Servers) bool {
 			return true
 		}
 		return false
+	case late && r.problem != "":
+		why = r.problem
 	default:
 		return r.send(ctx, s, st)
 	}
@@ -296,6 +303,9 @@ func (r *Run) send(ctx context.Context, s Servers, st Step) bool {
 		r.warn(fmt.Sprintf("%s on %s: %v", st.Name, st.Server, a.Err))
 		r.passed(s, st, a.Err.Error())
 		return true
+	case errors.Is(a.Err, ErrNotSent) && !st.aside:
+		r.problem = a.Err.Error()
+		return false
 	case !a.Known || st.seen != nil:
 		// The next observation decides.
 		if mariadb.GaveUpWaiting(a.Code) {
@@ -354,7 +364,7 @@ func (r *Run) passed(s Servers, st Step, detail string) {
 		r.Record.TurnedAt = &at
 	}
 	r.next++
-	r.began, r.unsure, r.again = 0, false, 0
+	r.began, r.unsure, r.again, r.problem = 0, false, 0, ""
 }
 
 // fail undoes, in reverse order, what was done, and ends the run.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -337,4 +338,22 @@ func TestRecordsKeepSecrets(t *testing.T) {
 		requireNoSecret(t, string(record))
 		require.True(t, slices.ContainsFunc(f.batches, func(b []Call) bool { return strings.Contains(b[0].SQL, secret) }), "it was sent")
 	}
+}
+
+// TestStatementThatWasNotSent is tried again until its limit: the server lock could
+// not be verified in time.
+func TestStatementThatWasNotSent(t *testing.T) {
+	t.Parallel()
+	unsent := Answer{Known: true, Err: fmt.Errorf("no lock (%w)", ErrNotSent)}
+	f, run := switchover(t)
+	f.rule(rule{server: "s1", sql: "read_only=1", answer: unsent, times: 3})
+	f.drive(run, nil)
+	require.Equal(t, Done, run.Record.Outcome, "%+v", run.Record)
+
+	f, run = switchover(t)
+	f.rule(rule{server: "s2", sql: "read_only=0", answer: unsent})
+	f.drive(run, nil)
+	require.Equal(t, Undone, run.Record.Outcome)
+	require.Contains(t, run.Record.Detail, "step promote on s2 took longer than 3s: no lock (not sent)")
+	require.Equal(t, topology.No, f.server("s1").ReadOnly)
 }
