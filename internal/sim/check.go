@@ -169,7 +169,7 @@ func (k *checker) locked(s *server, name string) {
 		if before == s && (!c.opt.ReadOnly || s.opened) {
 			continue // clients have written to it anew, under the same numbers, before anybody could look
 		}
-		if s.threw[w.gtid] {
+		if s.threw[w.gtid] && !c.opt.Lossy {
 			c.w.fail("P1", "%s publishes %s, which had received %s and has thrown it away", by, s.name, w.gtid)
 			return
 		}
@@ -270,6 +270,9 @@ func (k *checker) converged() {
 		}
 		if c.opt.Lossy && len(s.waiting) > 0 {
 			continue // it cannot be set read-only; a person has to stop it
+		}
+		if c.opt.Lossy && len(s.links) > 0 && s.links[0].from != nil && len(s.links[0].from.links) > 0 && s.links[0].from.links[0].errno == 1236 {
+			continue // nor can its source
 		}
 		if c.opt.Lossy && len(s.links) > 0 && (s.links[0].errno == 1236 || !s.links[0].sql) {
 			continue // it has what its source has lost

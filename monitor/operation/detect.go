@@ -21,6 +21,9 @@ type Detector struct {
 	// deadSince is since when the evidence of death has been complete.
 	deadSince time.Duration
 	sources   map[string]reception
+	// most is, by server, the most that it had received and that the primary had too,
+	// as far as that could be asked; it outlives a change of the primary.
+	most map[string]gtid.Position
 }
 
 // reception is what a replica had received when it was last seen to receive.
@@ -28,9 +31,6 @@ type reception struct {
 	received   gtid.Position
 	heartbeats uint64
 	at         time.Duration // instant of the last change; zero for none yet
-	// most is the most that it had received and that the primary had too, as far as
-	// that could be asked.
-	most gtid.Position
 }
 
 // Sight is what Detector looks at.
@@ -80,7 +80,7 @@ func (d *Detector) Look(s Sight) Verdict {
 	}
 	p := s.Servers[s.Primary]
 	if d.primary != p.Name {
-		*d = Detector{primary: p.Name}
+		*d = Detector{primary: p.Name, most: d.most}
 	}
 	d.follow(s)
 	switch {
@@ -170,7 +170,7 @@ func (s Sight) notDead() string {
 
 // follow notes what each replica receives.
 func (d *Detector) follow(s Sight) {
-	now := map[string]reception{}
+	now, received := map[string]reception{}, map[string]gtid.Position{}
 	for _, i := range s.Graph.Replicas(s.Primary, false) {
 		r := s.Servers[i]
 		link := s.linkFrom(i, s.Primary)
@@ -178,12 +178,9 @@ func (d *Detector) follow(s Sight) {
 			continue
 		}
 		was, known := d.sources[r.Name]
-		rec := reception{received: link.Received, heartbeats: link.Heartbeats, at: was.at, most: was.most}
-		if p := s.Servers[s.Primary]; p.Up() {
-			rec.most = rec.most.Within(p.BinlogState)
-		}
+		rec := reception{received: link.Received, heartbeats: link.Heartbeats, at: was.at}
 		if r.Up() {
-			rec.most = gtid.Progress{Received: link.Received, Applied: rec.most}.Have()
+			received[r.Name] = link.Received
 		}
 		if known && r.Up() && (link.Heartbeats > was.heartbeats || !link.Received.Equal(was.received)) {
 			rec.at = r.SentAt
@@ -191,17 +188,22 @@ func (d *Detector) follow(s Sight) {
 		now[r.Name] = rec
 	}
 	d.sources = now
+	most := map[string]gtid.Position{}
+	for _, r := range s.Servers {
+		had := d.most[r.Name]
+		if p := s.Servers[s.Primary]; p.Up() {
+			had = had.Within(p.BinlogState)
+		}
+		if had = (gtid.Progress{Received: received[r.Name], Applied: had}).Have(); !had.IsEmpty() {
+			most[r.Name] = had
+		}
+	}
+	d.most = most
 }
 
-// Had is, by replica, the most that it was seen to have received of the history
-// that the primary had when it answered last.
-func (d *Detector) Had() map[string]gtid.Position {
-	out := make(map[string]gtid.Position, len(d.sources))
-	for name, r := range d.sources {
-		out[name] = r.most
-	}
-	return out
-}
+// Had is, by server, the most that it was seen to have received of the history that
+// the primary had when it answered last.
+func (d *Detector) Had() map[string]gtid.Position { return d.most }
 
 // receiving names a replica that has received something from the primary within
 // the notice time, and since the primary stopped answering.

@@ -352,6 +352,8 @@ func TestDetectorRemembersWhatWasReceived(t *testing.T) {
 	w.look(6*second, server(1, has("0-1-3")), replica(2, 1, received("0-1-2")))
 	had("0-1-2") // RESET MASTER
 	w.primary = 1
-	w.look(7*second, server(1), server(2))
+	w.look(7*second, server(1), server(2, has("0-1-3,0-2-9")))
+	had("0-1-2") // the next primary has it
+	w.look(8*second, server(1), server(2, has("0-2-9")))
 	require.Empty(t, w.d.Had())
 }

@@ -170,8 +170,8 @@ func (pl planner) stopAll(must string, from topology.Server) []Step {
 	for _, i := range pl.c.Graph.Replicas(pl.c.Primary, false) {
 		s := pl.c.Servers[i]
 		l := pl.c.linkFrom(i, pl.c.Primary)
-		if l == nil || !s.Up() || s.SameAs != "" || s.Maintenance || (l.IO == "No" && s.Name != must) {
-			continue
+		if l == nil || !s.Up() || s.SameAs != "" || s.Maintenance || (l.IO == "No" && s.Name != must) || (l.SQL != "Yes" && s.Name != must) {
+			continue // with both threads stopped it would throw its relay log away
 		}
 		stop := step("stop receiving", s.Name, asideLimit, s.Name+" is about to receive nothing more", hurried(mariadb.StopReceiving(l.Name))...)
 		stop.aside, stop.undo = true, mariadb.StartReceiving(l.Name)
@@ -194,7 +194,7 @@ func (pl planner) noOtherReceives(must string, from topology.Server) []Step {
 	for _, i := range pl.c.Graph.Replicas(pl.c.Primary, false) {
 		s := pl.c.Servers[i]
 		l := pl.c.linkFrom(i, pl.c.Primary)
-		if l == nil || s.Name == must || !away(s, from) || s.SameAs != "" || s.Maintenance {
+		if l == nil || s.Name == must || !away(s, from) || s.SameAs != "" || s.Maintenance || l.SQL != "Yes" {
 			continue
 		}
 		again := step("stop receiving", s.Name, asideLimit, "", hurried(mariadb.StopReceiving(l.Name))...)
@@ -331,6 +331,10 @@ func (pl planner) knownElsewhere(k *checks, to int) {
 		if j == to || j == c.Primary || !s.Up() || s.SameAs != "" || slices.Contains(below, j) {
 			continue
 		}
+		if id := c.common(j, to); id != "" {
+			k.doubt("elsewhere_ahead", "bring "+c.Servers[c.Primary].Name+" back, or override and lose it", "%s, which does not replicate from %s, has %s, which %s had too and %s lacks", s.Name, c.Servers[c.Primary].Name, id, c.Servers[c.Primary].Name, c.Servers[to].Name)
+			continue
+		}
 		for id := range s.SlavePos.All() {
 			got, ok := have.Have().Get(id.Domain)
 			if ok && (got.Seq > id.Seq || got == id) || c.Servers[to].BinlogState.Contains(id) {
@@ -340,6 +344,22 @@ func (pl planner) knownElsewhere(k *checks, to int) {
 			break
 		}
 	}
+}
+
+// common names a transaction that the primary had when it answered last and that
+// server j has too, but server to has not, "" for none.
+func (c Cluster) common(j, to int) string {
+	have := gtid.Progress{Applied: c.Servers[to].CurrentPos}
+	if link := c.linkFrom(to, c.Primary); link != nil {
+		have.Received = link.Received
+	}
+	for id := range c.Servers[c.Primary].BinlogState.All() {
+		if got, ok := have.Have().Get(id.Domain); !c.Servers[j].BinlogState.Contains(id) || c.Servers[to].BinlogState.Contains(id) || (ok && (got.Seq > id.Seq || got == id)) {
+			continue
+		}
+		return id.String()
+	}
+	return ""
 }
 
 // thrownAway refuses while a replica is known to have had something that neither it
