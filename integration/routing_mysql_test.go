@@ -107,7 +107,9 @@ func TestRoutingMySQL(t *testing.T) {
 	require.NoError(t, one.QueryRowContext(t.Context(), "SELECT @@port").Scan(&port))
 	must(one, "CREATE USER repl@'%' IDENTIFIED BY 'r'", "GRANT REPLICATION SLAVE ON *.* TO repl@'%'", "CREATE DATABASE app", "CREATE TABLE app.t (id INT PRIMARY KEY)")
 	must(two, fmt.Sprintf("CHANGE REPLICATION SOURCE TO SOURCE_HOST='127.0.0.1', SOURCE_PORT=%d, SOURCE_USER='repl', SOURCE_PASSWORD='r', SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1", port), "START REPLICA")
-	require.Eventually(t, func() bool { return two.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM app.t").Scan(new(int)) == nil }, 30*time.Second, 20*time.Millisecond, "it replicates")
+	require.Eventually(t, func() bool {
+		return two.QueryRowContext(t.Context(), "SELECT COUNT(*) FROM app.t").Scan(new(int)) == nil
+	}, 30*time.Second, 20*time.Millisecond, "it replicates")
 
 	// A monitor's locks on the primary.
 	lock, err := one.Conn(t.Context())
@@ -137,7 +139,7 @@ func TestRoutingMySQL(t *testing.T) {
 	token, err := r.ParseToken(text)
 	require.NoError(t, err)
 	err = all.QueryRowContext(t.Context(), "SELECT id FROM t").Scan(new(int))
-	require.True(t, errors.Is(err, sql.ErrNoRows), "the replica has not applied it: %v", err)
+	require.ErrorIs(t, err, sql.ErrNoRows, "the replica has not applied it")
 	done := make(chan error, 1)
 	go func() {
 		done <- all.QueryRowContext(routing.WithToken(t.Context(), token), "SELECT id FROM t").Scan(new(int))
