@@ -58,6 +58,9 @@ func from(n int) func(*Server) {
 	}
 }
 
+// outdated answers, and has to be replaced.
+func outdated(s *Server) { s.Evidence = Outdated }
+
 // lost is a connection from server number n that tries to connect.
 func lost(n int) func(*Server) {
 	return func(s *Server) {

@@ -245,10 +245,11 @@ func idle(servers []Server, g Graph) int {
 	for i, s := range servers {
 		switch {
 		case s.SameAs != "":
-		case !s.Up():
+		case !s.Up() && !s.Evidence.Reachable():
 			all = false
 		case s.ReadOnly != Yes && len(g.Follows(i)) == 0:
 			return -1
+		case !s.Up(): // it answers, and is to be replaced
 		case s.ReadOnly != Yes || len(s.Replication) > 0 || !s.ReplicationKnown || barred(s):
 		default:
 			if n := len(g.Below(i, false)); n > 0 && n >= len(servers)/2 {

@@ -109,6 +109,8 @@ func TestChoiceSticks(t *testing.T) {
 		{"not to a must_not", []Server{server(1, readOnly), server(2, mustNot), replica(3, 2)}, "s1", false, false, ""},
 		{"must_not keeps who is it", []Server{server(1, mustNot), replica(2, 1)}, "s1", true, true, ""},
 		{"maintenance keeps who is it", []Server{server(1, maintenance), replica(2, 1)}, "s1", true, true, ""},
+		{"started again without what others have, and alone", []Server{server(1, readOnly, at("0-1-7"), outdated), server(2, readOnly, at("0-2-9")), server(3, readOnly, at("0-1-7")), server(4, readOnly, at("0-1-7")), replica(5, 2, at("0-2-9"))}, "s2", false, false, "s2 is read-only too"},
+		{"started again without what others have, writable", []Server{server(1, at("0-1-7"), outdated), server(2, readOnly, at("0-2-9")), server(3, readOnly, at("0-1-7")), replica(4, 2, at("0-2-9"))}, "s1", false, false, ""},
 		{"in a cycle", []Server{server(1, from(2)), server(2, from(1)), replica(3, 1)}, "s1", true, false, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
