@@ -308,7 +308,7 @@ func follows(t *testing.T, c *testdb.Cluster, m running, r *routing.Router) {
 	switchTo(t, m, "s2")
 	primaryIs(t, r, "s2")
 	s.more(t, 50)
-	require.Empty(t, s.errs)
+	require.Empty(t, s.failures())
 	until(t, m, 5*time.Second, "s1 follows", replicates("s1", "s2"))
 	require.Eventually(t, func() bool { return readable(r) == 2 }, 5*time.Second, 10*time.Millisecond)
 	_, token, err := r.Exec(t.Context(), "INSERT INTO orders VALUES (-1, 1, 1)")

@@ -156,11 +156,20 @@ func (s *shop) count() int {
 	return len(s.acked)
 }
 
+// failures are the errors so far.
+func (s *shop) failures() []error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.errs)
+}
+
 // more waits for further acknowledged writes.
 func (s *shop) more(t testing.TB, n int) {
 	t.Helper()
 	want := s.count() + n
-	require.Eventually(t, func() bool { return s.count() >= want }, 20*time.Second, time.Millisecond, "no writes: %v", s.errs)
+	for deadline := time.Now().Add(20 * time.Second); s.count() < want; time.Sleep(time.Millisecond) {
+		require.True(t, time.Now().Before(deadline), "no writes: %v", s.failures())
+	}
 }
 
 // check compares what was acknowledged with what a server has: nothing lost, nothing
