@@ -9,7 +9,7 @@ STATICCHECK   = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 FUZZTIME ?= 20s
-TESTTIMEOUT ?= 15m
+TESTTIMEOUT ?= 18m
 
 .PHONY: help
 help: ## list the targets

@@ -150,15 +150,18 @@ func ClientSessions(except []string) string {
 // PrivilegedSessions lists those of the ClientSessions whose accounts may write to
 // a read-only server, as far as the account that asks may see privileges.
 func PrivilegedSessions(except []string) string {
-	return ClientSessions(except) +
-		" AND USER IN (SELECT SUBSTRING_INDEX(SUBSTRING(GRANTEE,2),'''@''',1) FROM information_schema.USER_PRIVILEGES WHERE PRIVILEGE_TYPE IN ('SUPER','READ ONLY ADMIN','READ_ONLY ADMIN'))"
+	return ClientSessions(except) + " AND " + privileged
 }
 
-// BlockedSessions lists those of the ClientSessions that wait to commit: see
-// BlockCommits.
+// BlockedSessions lists those of the ClientSessions that wait to commit, see
+// BlockCommits, and the PrivilegedSessions, which would be next.
 func BlockedSessions(except []string) string {
-	return ClientSessions(except) + " AND STATE LIKE 'Waiting for backup lock%'"
+	return ClientSessions(except) + " AND (STATE LIKE 'Waiting for backup lock%' OR " + privileged + ")"
 }
+
+// privileged is true of the accounts that may write to a read-only server, as far as
+// the account that asks may see privileges.
+const privileged = "USER IN (SELECT SUBSTRING_INDEX(SUBSTRING(GRANTEE,2),'''@''',1) FROM information_schema.USER_PRIVILEGES WHERE PRIVILEGE_TYPE IN ('SUPER','READ ONLY ADMIN','READ_ONLY ADMIN'))"
 
 // BlockCommits keeps everybody from committing, whatever privileges they have, until
 // UnblockCommits or the end of the session. It waits for running commits no longer
