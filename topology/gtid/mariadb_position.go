@@ -196,6 +196,11 @@ func (p Position) Within(s State) Position {
 	return Position{gtids: slices.DeleteFunc(slices.Clone(p.gtids), func(g GTID) bool { return !s.Contains(g) })}
 }
 
+// Without returns the GTIDs that a state does not contain.
+func (p Position) Without(s State) Position {
+	return Position{gtids: slices.DeleteFunc(slices.Clone(p.gtids), s.Contains)}
+}
+
 // IsEmpty reports whether the position has no GTID.
 func (p Position) IsEmpty() bool { return len(p.gtids) == 0 }
 

@@ -46,7 +46,7 @@ var mutants = []mutant{
 	{"a dead primary has closed the connection", "monitor/operation/detect.go", "case !p.PeerClosed:", "case false:"},
 	{"replicas of a dead primary have lost it", "monitor/operation/detect.go", "link != nil && link.IO == \"Yes\" {\n			connected", "link != nil && link.IO == \"never\" {\n			connected"},
 	{"forged evidence needs semi-sync that never falls back", "monitor/operation/detect.go", "if s.Mode != election.MajorityOfAll || s.Policy.TrustEvidence {", "if true {"},
-	{"the relay log is applied before a promotion", "monitor/operation/steps.go", "if n := gtid.Backlog(link.Received, s.SlavePos); n > 0 {", "if n := gtid.Backlog(link.Received, s.SlavePos); n > 1<<40 {"},
+	{"the relay log is applied before a promotion", "monitor/operation/steps.go", "link.Received.Without(s.BinlogState), s.SlavePos); n > 0 {", "link.Received.Without(s.BinlogState), s.SlavePos); n > 1<<40 {"},
 	{"the most advanced replica is promoted", "topology/candidate.go", "best := slices.MinFunc(most.Best,", "most.Best = []int{len(able) - 1}\n	best := slices.MinFunc(most.Best,"},
 	{"nobody has more when it is promoted", "monitor/operation/failover.go", "case behind(c, i, j):", "case false:"},
 	{"a switchover waits until the target has all", "monitor/operation/steps.go", "if !covers(t, p.BinlogPos) {", "if false {"},
