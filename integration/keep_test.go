@@ -543,6 +543,8 @@ func TestPrimaryDiesDuringSwitchover(t *testing.T) {
 	require.True(t, f.Automatic)
 	require.Equal(t, "1", byName(t, c, v.Primary.Name).MustQuery(t, "SELECT n FROM app.blocked"), "what was acknowledged is lost")
 	require.NoError(t, c.Primary().Restart(t.Context()))
+	// Before 10.10 a former primary has nothing in gtid_slave_pos until something comes.
+	byName(t, c, v.Primary.Name).MustExec(t, "UPDATE app.blocked SET n=n+1")
 	oneTopology(t, m, c, v.Primary.Name)
 }
 
