@@ -100,4 +100,5 @@ func TestSwitchoverOnLowDisk(t *testing.T) {
 	require.Contains(t, rec.Reason, "of its disk are free")
 	require.Contains(t, rec.Reason, "disk space")
 	oneTopology(t, m, c, "s3")
+	require.Eventually(t, func() bool { return contains(keptRow(t, c.Servers[1], "switchover"), `"from":"s1"`, `"ended":true`) }, 15*time.Second, 20*time.Millisecond, "what would open s1 again was noted")
 }

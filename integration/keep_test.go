@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/lockstep-ha/lockstep/election"
 	"github.com/lockstep-ha/lockstep/internal/testdb"
 	"github.com/lockstep-ha/lockstep/monitor"
 	"github.com/lockstep-ha/lockstep/monitor/operation"
@@ -141,6 +142,23 @@ func TestPause(t *testing.T) {
 	until(t, second, 10*time.Second, "another primary", offers("s2"))
 	until(t, second, 10*time.Second, "the other is joined", replicates("s3", "s2"))
 	require.Empty(t, second.View().Operations.Paused)
+}
+
+// TestStateWithoutLocks pauses a monitor that acts alone, and starts another: where
+// there are no locks, what is kept outlives the monitor all the same.
+func TestStateWithoutLocks(t *testing.T) {
+	c := operated(t, 3, nil)
+	alone := func(cfg *monitor.Config) { cfg.Quorum = election.None }
+	m := start(t, configOf(c, byHand, alone))
+	until(t, m, 5*time.Second, "s1 is offered", offers("s1"))
+	accepted(t, m, monitor.Command{Action: monitor.ActPause})
+	for _, s := range c.Servers {
+		until(t, m, 10*time.Second, "it is kept on every server", func(monitor.View) bool { return contains(keptRow(t, s, "pause"), `"paused":true`) })
+	}
+	m.stop()
+	m = start(t, configOf(c, byHand, alone))
+	until(t, m, 5*time.Second, "another one knows", func(v monitor.View) bool { return v.Operations.Paused != "" })
+	require.Empty(t, c.Primary().MustQuery(t, "SELECT @@gtid_binlog_pos"), "nothing was logged")
 }
 
 // keptRow returns what is kept for all monitors under a name, as a server has it.

@@ -76,7 +76,7 @@ func (m *Monitor) lookAtDisks(ctx context.Context, fleet Fleet, servers []topolo
 		}
 		d.pending[s.Name] = true
 		go func() {
-			tables, err := f.Look(context.WithoutCancel(ctx), s.Name, mariadb.DisksStatement)
+			tables, err := f.Look(ctx, s.Name, mariadb.DisksStatement)
 			answers <- diskAnswer{s.Name, tables, err}
 		}()
 	}
@@ -131,10 +131,10 @@ func (m *Monitor) diskFaults() []FaultView {
 
 // leaveLowDisk starts a switchover away from a primary whose disk fills up, where
 // that is wanted and there is a better server.
-func (m *Monitor) leaveLowDisk(h *hands) {
+func (m *Monitor) leaveLowDisk(ctx context.Context, h *hands) {
 	policy, now := m.d.cfg.Policy, h.Now()
 	primary := indexOf(h.s.servers, m.mem.chosen)
-	if !policy.SwitchoverOnLowDisk || primary < 0 || h.s.servers[primary].LowDisk == "" || m.ops.current != nil || m.shared.paused != "" || now < m.ops.retryAt {
+	if !policy.SwitchoverOnLowDisk || primary < 0 || h.s.servers[primary].LowDisk == "" || m.ops.current != nil || m.shared.paused != "" || m.blocked(now) != "" || now < m.ops.retryAt {
 		return
 	}
 	if m.disks.moved && (policy.FailoverBlock < 0 || now < m.disks.movedAt+policy.FailoverBlock) {
@@ -149,6 +149,5 @@ func (m *Monitor) leaveLowDisk(h *hands) {
 	}
 	plan.Reason = plan.From + ": " + h.s.servers[primary].LowDisk + "; " + plan.Reason
 	m.disks.moved, m.disks.movedAt = true, now
-	m.noteMove(plan, false)
-	m.begin(h, plan, r)
+	m.beginNoted(ctx, h, plan, r)
 }

@@ -49,7 +49,6 @@ func (m *Monitor) nameErrant(ctx context.Context, h *hands, c operation.Cluster,
 	if e.text == "" && e.done == nil {
 		done := make(chan string, 1)
 		e.done = done
-		ctx := context.WithoutCancel(ctx)
 		go func() { done <- searchBinlogs(ctx, f, s, had) }()
 	}
 	if e.done != nil {

@@ -584,5 +584,13 @@ func TestStateRows(t *testing.T) {
 	m.take(map[string]map[string]row{"s1": {rowPause: pause(5, true), "server s2": {`{"drain":true,"maintenance":"x"}`, 1, 1}, rowPrimary: {`{"server":"s3"}`, 1, 1}}})
 	require.NotEmpty(t, m.shared.paused)
 	require.Empty(t, m.shared.servers, "a row that is not understood has no effect")
+	failover := func(version uint64, at time.Duration) map[string]map[string]row {
+		return map[string]map[string]row{"s1": {rowFailover: {`{"from":"s1","to":"s2"}`, version, at}}}
+	}
+	m.take(failover(1, time.Minute))
+	m.take(failover(2, time.Hour))
+	require.Equal(t, time.Hour, m.shared.failoverAt, "the same once more is another failover, and blocks anew")
+	m.take(failover(1, 2*time.Hour))
+	require.Equal(t, time.Hour, m.shared.failoverAt)
 	require.Equal(t, "s3", m.shared.primary)
 }

@@ -112,7 +112,7 @@ func (m *Monitor) operate(ctx context.Context, fleet Fleet, s scene) (again time
 	}
 	m.answer(func(c Command) (Reply, error) { return m.command(ctx, h, c) })
 	m.failover(ctx, h)
-	m.leaveLowDisk(h)
+	m.leaveLowDisk(ctx, h)
 	chosen := m.mem.chosen
 	again = soonest(again, m.advance(ctx, h))
 	if m.foreground() || m.mem.chosen != chosen {
@@ -254,6 +254,16 @@ func (m *Monitor) begin(h *hands, plan operation.Plan, r operation.Request) *ope
 	m.finish(h.Now())
 	m.ops.current = m.start(h, plan, r)
 	return m.ops.current
+}
+
+// beginNoted is begin of a plan that somebody has asked for. That it may leave the
+// primary read-only is noted first, where the next primary monitor finds it.
+func (m *Monitor) beginNoted(ctx context.Context, h *hands, plan operation.Plan, r operation.Request) *operation.Run {
+	if mv, ok := leavesReadOnly(plan); ok {
+		m.noteMove(mv, false)
+		m.writeState(ctx, h)
+	}
+	return m.begin(h, plan, r)
 }
 
 func (m *Monitor) start(h *hands, plan operation.Plan, r operation.Request) *operation.Run {
@@ -423,11 +433,7 @@ func (m *Monitor) operation(ctx context.Context, h *hands, c Command) (Reply, er
 		m.ops.joins[plan.To] = run
 		return Reply{ID: run.Record.ID, Plan: &plan, Text: "started"}, nil
 	}
-	if mv, ok := leavesReadOnly(plan); ok {
-		m.noteMove(mv, false)
-		m.writeState(ctx, h)
-	}
-	run := m.begin(h, plan, r)
+	run := m.beginNoted(ctx, h, plan, r)
 	return Reply{ID: run.Record.ID, Plan: &plan, Text: "started"}, nil
 }
 

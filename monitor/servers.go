@@ -90,7 +90,7 @@ func (h *hands) Execute(ctx context.Context, calls []operation.Call) []operation
 			out[i] = operation.Answer{Known: true, Err: fmt.Errorf("server %s: %w (%w)", c.Server, backend.ErrNotHeld, operation.ErrNotSent)}
 			continue
 		}
-		if c.Aside && a.Kind == backend.Execute {
+		if c.Aside && !c.Reads {
 			a.Kind, a.Limit = backend.Aside, c.Limit
 		}
 		a.Patience = cmp.Or(c.Patience, a.Limit)

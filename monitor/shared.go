@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/lockstep-ha/lockstep/election"
 	"github.com/lockstep-ha/lockstep/internal/sqlrows"
 	"github.com/lockstep-ha/lockstep/locks"
 	"github.com/lockstep-ha/lockstep/monitor/operation"
@@ -178,7 +179,7 @@ func (m *Monitor) take(found map[string]map[string]row) {
 			if ok && (was.version > r.version || (was.version == r.version && was.at >= r.at)) {
 				continue
 			}
-			if was.value != r.value || !ok {
+			if !ok || was.version != r.version || was.value != r.value {
 				m.enforceRow(name, r)
 			}
 			m.shared.rows[name] = r
@@ -258,7 +259,7 @@ func (m *Monitor) writeState(ctx context.Context, h *hands) {
 	}
 	var servers []string
 	for i, s := range h.s.servers {
-		if m.shared.stale[s.Name] && s.Up() && s.SameAs == "" && h.s.rows[i].ServerLock.State == locks.Self {
+		if m.shared.stale[s.Name] && s.Up() && s.SameAs == "" && (h.s.d.Tally.Mode == election.None || h.s.rows[i].ServerLock.State == locks.Self) {
 			servers = append(servers, s.Name)
 		}
 	}

@@ -250,7 +250,7 @@ func idle(servers []Server, g Graph) int {
 		case s.ReadOnly != Yes && len(g.Follows(i)) == 0:
 			return -1
 		case !s.Up(): // it answers, and is to be replaced
-		case s.ReadOnly != Yes || len(s.Replication) > 0 || !s.ReplicationKnown || barred(s):
+		case !rests(s):
 		default:
 			if n := len(g.Below(i, false)); n > 0 && n >= len(servers)/2 {
 				many = append(many, i)
@@ -283,7 +283,7 @@ func whole(servers []Server) int {
 		if !s.Up() {
 			return -1
 		}
-		if s.ReadOnly != Yes || len(s.Replication) > 0 || !s.ReplicationKnown || barred(s) || s.CurrentPos.IsEmpty() || Ahead(servers, i, true) != "" {
+		if !rests(s) || s.CurrentPos.IsEmpty() || Ahead(servers, i, true) != "" {
 			continue
 		}
 		if found >= 0 {
@@ -294,9 +294,11 @@ func whole(servers []Server) int {
 	return found
 }
 
-// barred reports whether a person has said that a server is not to be
-// the primary.
-func barred(s Server) bool { return s.Maintenance || s.Promotion == MustNot }
+// rests reports whether a server is read-only, replicates from nobody, and may be the
+// primary.
+func rests(s Server) bool {
+	return s.ReadOnly == Yes && len(s.Replication) == 0 && s.ReplicationKnown && !s.Maintenance && s.Promotion != MustNot
+}
 
 // byPreference compares servers by their promotion rule, then by their order.
 func byPreference(servers []Server) func(a, b int) int {

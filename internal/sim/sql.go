@@ -39,7 +39,7 @@ var (
 	changeRE  = regexp.MustCompile(`^CHANGE MASTER '([^']*)' TO MASTER_HOST='([^']*)', MASTER_PORT=(\d+), .*MASTER_USE_GTID=(.*)$`)
 	semiRE    = regexp.MustCompile(`^SET GLOBAL rpl_semi_sync_(master|slave)_enabled=([01])$`)
 	stateRE   = regexp.MustCompile(`^INSERT INTO .* VALUES \('sim', '([^']*)', '([^']*)', (\d+), '\w+', UTC_TIMESTAMP\(6\) - INTERVAL (\d+) MICROSECOND\)`)
-	ignoredRE = regexp.MustCompile(`^(SET GLOBAL rpl_semi_sync_master_(timeout|wait_point|wait_no_slave)=\w+|SET SESSION sql_log_bin=0|CREATE (DATABASE|TABLE) IF NOT EXISTS .*|BACKUP STAGE \w+|SET (SESSION lock_wait_timeout=)?@lockstep_wait.*)$`)
+	ignoredRE = regexp.MustCompile(`^(SET GLOBAL rpl_semi_sync_master_(timeout|wait_point|wait_no_slave)=\w+|SET SESSION sql_log_bin=0|CREATE (DATABASE|TABLE) IF NOT EXISTS .*|BACKUP STAGE \w+|SET SESSION lock_wait_timeout=\w+)$`)
 )
 
 // run carries out a batch of statements of a session, one after the other, and

@@ -256,7 +256,11 @@ func (f *Fleet) aside(ctx context.Context, a Action) Outcome {
 			return
 		}
 		o := Outcome{Result: Done}
-		o.Tables, o.Err = s.Query(ctx, f.cfg.Names.GuardStatement(a.Session)+";"+a.SQL)
+		statements := a.SQL
+		if a.Session != 0 {
+			statements = f.cfg.Names.GuardStatement(a.Session) + ";" + statements
+		}
+		o.Tables, o.Err = s.Query(ctx, statements)
 		if o.Err != nil {
 			if o.Result = ResultUnknown; Code(o.Err) != 0 {
 				o.Result = NotDone

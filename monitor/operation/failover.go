@@ -107,8 +107,8 @@ func PlanFailover(c Cluster, p Policy, r Request) (Plan, error) {
 }
 
 // drain are the steps after which a candidate has applied all that it received
-// and receives no more. lossy leaves out the comparison with other replicas, and with what was received
-// before.
+// and receives no more. lossy leaves out the comparison with other replicas, and
+// with what was received before.
 func (pl planner) drain(to, from topology.Server, link *topology.Replication, p Policy, r Request, lossy bool) []Step {
 	var out []Step
 	if to.SemiSync.PrimaryOn && !p.LeaveSemiSync {
@@ -323,10 +323,6 @@ func (pl planner) knownMore(k *checks, to int, from topology.Server) {
 func (pl planner) knownElsewhere(k *checks, to int) {
 	c := pl.c
 	below := c.Graph.Below(c.Primary, false)
-	have := gtid.Progress{Applied: c.Servers[to].CurrentPos}
-	if link := c.linkFrom(to, c.Primary); link != nil {
-		have.Received = link.Received
-	}
 	for j, s := range c.Servers {
 		if j == to || j == c.Primary || !s.Up() || s.SameAs != "" || slices.Contains(below, j) {
 			continue
@@ -336,8 +332,7 @@ func (pl planner) knownElsewhere(k *checks, to int) {
 			continue
 		}
 		for id := range s.SlavePos.All() {
-			got, ok := have.Have().Get(id.Domain)
-			if ok && (got.Seq > id.Seq || got == id) || c.Servers[to].BinlogState.Contains(id) {
+			if c.has(to, id) {
 				continue
 			}
 			k.doubt("elsewhere_ahead", "see which server it replicates from, and make that the primary", "%s, which does not replicate from %s, has replicated %s, which %s lacks", s.Name, c.Servers[c.Primary].Name, id, c.Servers[to].Name)
@@ -349,17 +344,23 @@ func (pl planner) knownElsewhere(k *checks, to int) {
 // common names a transaction that the primary had when it answered last and that
 // server j has too, but server to has not, "" for none.
 func (c Cluster) common(j, to int) string {
-	have := gtid.Progress{Applied: c.Servers[to].CurrentPos}
-	if link := c.linkFrom(to, c.Primary); link != nil {
-		have.Received = link.Received
-	}
 	for id := range c.Servers[c.Primary].BinlogState.All() {
-		if got, ok := have.Have().Get(id.Domain); !c.Servers[j].BinlogState.Contains(id) || c.Servers[to].BinlogState.Contains(id) || (ok && (got.Seq > id.Seq || got == id)) {
-			continue
+		if c.Servers[j].BinlogState.Contains(id) && !c.has(to, id) {
+			return id.String()
 		}
-		return id.String()
 	}
 	return ""
+}
+
+// has reports whether server i has received, applied or logged a transaction.
+func (c Cluster) has(i int, id gtid.GTID) bool {
+	s := c.Servers[i]
+	have := gtid.Progress{Applied: s.CurrentPos}
+	if link := c.linkFrom(i, c.Primary); link != nil {
+		have.Received = link.Received
+	}
+	got, ok := have.Have().Get(id.Domain)
+	return (ok && (got.Seq > id.Seq || got == id)) || s.BinlogState.Contains(id)
 }
 
 // thrownAway refuses while a replica is known to have had something that neither it
@@ -379,13 +380,8 @@ func (pl planner) thrownAway(k *checks, to int, from topology.Server) {
 // lacks names what server i has not got of what a replica had received, "" for
 // nothing.
 func (c Cluster) lacks(i int, replica string) string {
-	s := c.Servers[i]
-	have := gtid.Progress{Applied: s.CurrentPos}
-	if link := c.linkFrom(i, c.Primary); link != nil {
-		have.Received = link.Received
-	}
 	for id := range c.Had[replica].All() {
-		if got, ok := have.Have().Get(id.Domain); (!ok || (got.Seq <= id.Seq && got != id)) && !s.BinlogState.Contains(id) {
+		if !c.has(i, id) {
 			return id.String()
 		}
 	}

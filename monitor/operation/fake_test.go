@@ -261,8 +261,10 @@ func brief(sql string) string {
 		return "events?"
 	case strings.Contains(sql, "backup lock"):
 		return "blocked?"
-	case strings.HasPrefix(sql, "SET @lockstep_wait"):
+	case strings.HasPrefix(sql, "SET SESSION lock_wait_timeout=1"):
 		return "block commits"
+	case sql == mariadb.UnblockCommits:
+		return "BACKUP STAGE END"
 	case strings.Contains(sql, "USER_PRIVILEGES"):
 		return "privileged?"
 	case strings.Contains(sql, "PROCESSLIST"):

@@ -14,8 +14,8 @@ func BinlogEvents(file string) string { return "SHOW BINLOG EVENTS IN " + litera
 // Transaction is one transaction of a binary log and what it did.
 type Transaction struct {
 	GTID gtid.GTID
-	// Summary is its first statement, or the tables that it changed, shortened;
-	// Events how many more of these there are.
+	// Summary is its first statement, or the first table that it changed, shortened;
+	// More how many more of these there are.
 	Summary string
 	More    int
 }

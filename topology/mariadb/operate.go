@@ -168,14 +168,13 @@ const privileged = "USER IN (SELECT SUBSTRING_INDEX(SUBSTRING(GRANTEE,2),'''@'''
 // than wait; then it fails with code 1205, and has to be taken back all the same.
 func BlockCommits(wait time.Duration) []string {
 	return []string{
-		fmt.Sprintf("SET @lockstep_wait=@@session.lock_wait_timeout, SESSION lock_wait_timeout=%d", max(int(wait/time.Second), 1)),
-		"BACKUP STAGE START", "BACKUP STAGE BLOCK_COMMIT", "SET SESSION lock_wait_timeout=@lockstep_wait",
+		fmt.Sprintf("SET SESSION lock_wait_timeout=%d", max(int(wait/time.Second), 1)), "BACKUP STAGE START", "BACKUP STAGE BLOCK_COMMIT",
 	}
 }
 
 // UnblockCommits ends BlockCommits in the session that began it; where there is none
 // code ErrNotBlocked is the answer.
-const UnblockCommits = "BACKUP STAGE END"
+const UnblockCommits = "SET SESSION lock_wait_timeout=DEFAULT;BACKUP STAGE END"
 
 // ErrNotBlocked is the error code of UnblockCommits where nothing is blocked.
 const ErrNotBlocked = 4146
