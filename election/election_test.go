@@ -282,6 +282,9 @@ func TestBackOff(t *testing.T) {
 			require.GreaterOrEqual(t, wait, time.Duration(0))
 			require.LessOrEqual(t, wait, x.c.Timing.Interval*time.Duration(x.s.Failures)/2)
 			require.Equal(t, wait+time.Millisecond, d.Again)
+			if failures == 1 {
+				require.LessOrEqual(t, wait, 2*contestLong, "locks that go one after the other are not waited for longer than they need")
+			}
 			longest = max(longest, wait)
 			if wait > 2 {
 				d = x.step(x.s.TryAt-1, "fff")

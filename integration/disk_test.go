@@ -100,5 +100,6 @@ func TestSwitchoverOnLowDisk(t *testing.T) {
 	require.Contains(t, rec.Reason, "of its disk are free")
 	require.Contains(t, rec.Reason, "disk space")
 	oneTopology(t, m, c, "s3")
-	require.Eventually(t, func() bool { return contains(keptRow(t, c.Servers[1], "switchover"), `"from":"s1"`, `"ended":true`) }, 15*time.Second, 20*time.Millisecond, "what would open s1 again was noted")
+	require.Eventually(t, func() bool { return contains(keptRow(t, c.Servers[1], "switchover"), `"from":"s1"`, `"ended":true`) }, 15*time.Second, 20*time.Millisecond, "the end is noted")
+	require.Equal(t, "2", c.Servers[1].MustQuery(t, "SELECT version FROM lockstep.state WHERE name='switchover'"), "and so was the beginning, before s1 was set read-only")
 }
