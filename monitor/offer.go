@@ -80,6 +80,9 @@ type scene struct {
 // answers, is read-only and replicates from it: there no stale view of another
 // monitor can name a server that would accept a write.
 func decideOffer(s scene, m memory) (offer, memory) {
+	if m.offered != "" && s.now-m.offeredAt >= s.timing.Lease {
+		m.offered = "" // that view has expired
+	}
 	if s.d.Role == election.Secondary {
 		m.promoted, m.led = "", false
 		o, m := follow(s, m)
@@ -205,6 +208,10 @@ func unproven(s scene, name string) string {
 // restartSlack is the resolution of a server's uptime, doubled.
 const restartSlack = 2 * time.Second
 
+// recentStart is for how long after its start a server counts as started again for a
+// monitor that has just been started itself and cannot know what went before.
+const recentStart = 10 * time.Minute
+
 // restarted notes whether the server that was the primary before was started
 // again since. A crash can lose what its replicas have received: it gets the
 // primary lock back only if none of them is ahead of it.
@@ -214,11 +221,13 @@ func (m *memory) restarted(s scene, choice string) {
 		return
 	}
 	at := s.servers[i].StartedAt
-	if choice == m.chosen && m.started != 0 && at > m.started+restartSlack {
-		m.unproven = true
-	}
-	if choice != m.chosen {
+	switch {
+	case m.started == 0:
+		m.unproven = s.now-at < recentStart
+	case choice != m.chosen:
 		m.unproven = false
+	case at > m.started+restartSlack:
+		m.unproven = true
 	}
 	m.started = at
 }
@@ -237,6 +246,8 @@ func follow(s scene, m memory) (offer, memory) {
 			o.unpublish = append(o.unpublish, sv.Name)
 		}
 		switch {
+		case r.Published() && s.now >= sv.SentAt+s.timing.Lease:
+			why = append(why, fmt.Sprintf("%s carried the primary lock, but has not answered for %v", sv.Name, (s.now-sv.SentAt).Round(time.Millisecond)))
 		case r.Published() && noMajority(s.d.Tally):
 			why = append(why, fmt.Sprintf("%s carries the primary lock of %s, which cannot have the majority: %d of %d votes are free", sv.Name, r.PrimaryLock.Holder, s.d.Tally.Free, s.d.Tally.Total))
 		case r.Published() && m.mayTakeWrites(s, sv.Name):

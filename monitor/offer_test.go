@@ -50,7 +50,11 @@ func newStage(t testing.TB, role election.Role) stage {
 	return st
 }
 
+// decide takes what was offered, where m does not say when, as offered a second ago.
 func (st stage) decide(m memory) (offer, memory) {
+	if m.offered != "" && m.offeredAt == 0 {
+		m.offeredAt = st.now - time.Second
+	}
 	st.graph = topology.NewGraph(st.servers)
 	return decideOffer(st.scene, m)
 }
@@ -206,7 +210,7 @@ func TestSecondaryFollows(t *testing.T) {
 	// It follows what is published, whatever it would choose itself.
 	st = newStage(t, election.Secondary).publishedOn(1, true)
 	st.servers[1].ReadOnly = topology.No
-	o, m = st.decide(memory{chosen: "s1", offered: "s1"})
+	o, m = st.decide(memory{chosen: "s1", offeredAt: offerNow - st.timing.WaitTimeout})
 	require.Equal(t, "s2", o.name)
 	require.Equal(t, "s2", m.chosen)
 }
@@ -254,7 +258,7 @@ func TestSecondaryRefuses(t *testing.T) {
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			for _, before := range []memory{{}, {chosen: "s1", offered: "s1", vanished: offerNow - time.Second}} {
+			for _, before := range []memory{{}, {chosen: "s1", offered: "s1", offeredAt: offerNow - 20*time.Second, vanished: offerNow - time.Second}} {
 				o, m := c.stage(newStage(t, election.Secondary)).decide(before)
 				require.Empty(t, o.name)
 				require.Empty(t, o.publish)
@@ -593,4 +597,66 @@ func TestStateRows(t *testing.T) {
 	m.take(failover(1, 2*time.Hour))
 	require.Equal(t, time.Hour, m.shared.failoverAt)
 	require.Equal(t, "s3", m.shared.primary)
+}
+
+// TestExpiredOffersAreForgotten: a monitor that stood still for a moment in a tick
+// takes neither what it offered before that for a view that is still believed, nor an
+// answer from before that for a publication.
+func TestExpiredOffersAreForgotten(t *testing.T) {
+	t.Parallel()
+	handedOver := memory{chosen: "s1", offered: "s1", followed: true, offeredAt: offerNow - time.Second}
+	st := newStage(t, election.Secondary)
+	o, _ := st.decide(handedOver)
+	require.Equal(t, "s1", o.name, o.reason)
+	handedOver.offeredAt = offerNow - st.timing.Lease
+	o, m := st.decide(handedOver)
+	require.Empty(t, o.name, o.reason)
+	require.Empty(t, m.offered)
+
+	st.rows[0].ServerLock, st.rows[0].PrimaryLock = heldBy(9, true), heldBy(9, true)
+	st.servers[0].SentAt = offerNow - st.timing.Lease + 1
+	o, _ = st.decide(memory{})
+	require.Equal(t, "s1", o.name, o.reason)
+	st.servers[0].SentAt--
+	o, m = st.decide(memory{})
+	require.Empty(t, o.name)
+	require.Empty(t, m.offered)
+	require.Contains(t, o.reason, "has not answered for")
+
+	settling := newStage(t, election.Settling)
+	settling.servers[2].Evidence = topology.TimedOut
+	o, _ = settling.decide(memory{chosen: "s1", offered: "s1", offeredAt: offerNow - time.Second})
+	require.Equal(t, "s1", o.name, o.reason)
+	o, _ = settling.decide(memory{chosen: "s1", offered: "s1", offeredAt: offerNow - st.timing.Lease})
+	require.Empty(t, o.name, o.reason)
+}
+
+// TestRecentlyStartedPrimaryIsCompared: a monitor without memory cannot know whether
+// a server that was started a moment ago has lost the end of its binary log.
+func TestRecentlyStartedPrimaryIsCompared(t *testing.T) {
+	t.Parallel()
+	position := func(s string) gtid.Position {
+		p, err := gtid.ParsePosition(s)
+		require.NoError(t, err)
+		return p
+	}
+	st := newStage(t, election.Primary)
+	st.now = time.Hour
+	st.d.Lease = st.now + 5*time.Second
+	for i := range st.servers {
+		st.servers[i].SentAt, st.servers[i].CurrentPos = st.now, position("0-1-7")
+	}
+	st.servers[0].CurrentPos, st.servers[0].BinlogPos = position("0-1-5"), position("0-1-5")
+	st.servers[0].StartedAt = st.now - recentStart + 1
+	o, m := st.decide(memory{chosen: "s1"})
+	require.Empty(t, o.name)
+	require.True(t, m.unproven)
+	require.Contains(t, o.reason, "s2 has transactions that it lacks")
+	st.servers[0].StartedAt--
+	o, _ = st.decide(memory{chosen: "s1"})
+	require.Equal(t, "s1", o.name, "whoever had it for that long knows: "+o.reason)
+	st.servers[0].StartedAt += time.Minute
+	st.servers[1].CurrentPos, st.servers[2].CurrentPos = position("0-2-7"), position("0-1-5")
+	o, _ = st.decide(memory{chosen: "s1"})
+	require.Equal(t, "s1", o.name, "what a replica has written itself is errant, not lost: "+o.reason)
 }

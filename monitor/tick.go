@@ -19,8 +19,8 @@ const maxRounds = 4
 func (m *Monitor) tick(ctx context.Context, fleet Fleet) (again time.Duration) {
 	began := m.clock.Now()
 	m.adopt(fleet)
-	m.forgetStale(began)
 	servers, rows := fleet.Observe(ctx)
+	m.forgetStale(m.clock.Now())
 	m.settings(servers)
 	m.lookAtDisks(ctx, fleet, servers)
 	m.stalled(servers)

@@ -19,6 +19,9 @@ type checker struct {
 	away   map[*server]bool
 	dead   death
 	checks int
+	// carried is until when a server has carried the primary lock of a monitor beside
+	// that monitor's server lock.
+	carried map[*server]time.Duration
 }
 
 // exclusive reports whether E1 and E2 must hold in this run.
@@ -42,6 +45,11 @@ func (k *checker) viewed(m *instance) {
 		m.role, m.offered = r, p.Name
 		c.w.logf("%s is %s and offers %s: %s", m.name, r, p.Name, m.View().Reason)
 	}
+	for _, o := range c.monitors {
+		if o != nil && !o.gone {
+			k.believed(o)
+		}
+	}
 	if !k.exclusive() {
 		return
 	}
@@ -58,6 +66,54 @@ func (k *checker) viewed(m *instance) {
 			if q, left, has := o.Primary(); has && q.Name != p.Name && c.byName(p.Name).writes() && c.byName(q.Name).writes() {
 				c.w.fail("E2", "%s offers %s while %s offers %s (for another %v), and both would take a write", m.name, p.Name, o.name, q.Name, left)
 			}
+		}
+	}
+}
+
+// believed holds against a monitor what it believes: B1, that it has had a majority
+// of the locks within the lease, and B2, that what it offers was published within
+// it. A server that was handed over may be offered a little longer.
+func (k *checker) believed(m *instance) {
+	c, t := k.c, m.timing
+	lease := m.real(t.Lease)
+	if role, _ := m.Role(); role != election.Secondary && c.opt.Mode == election.MajorityOfAll {
+		held := 0
+		for _, s := range c.servers {
+			if h := s.locks[serverLock]; (h != nil && h.owner == m.name) || c.w.now-m.heldUntil[s.index] < lease {
+				held++
+			}
+		}
+		if held < len(c.servers)/2+1 {
+			c.w.fail("B1", "%s believes that it is %s, and has had %d of %d locks in the last %v", m.name, role, held, len(c.servers), lease)
+		}
+	}
+	p, _, ok := m.Primary()
+	if !ok {
+		return
+	}
+	s := c.byName(p.Name)
+	if role, _ := m.Role(); role == election.Secondary && !s.publishes() && c.w.now-k.carried[s] >= lease+m.real(t.Interval/4) {
+		c.w.fail("B2", "%s offers %s, which no monitor has published since %v", m.name, p.Name, k.carried[s])
+	}
+}
+
+// publishes reports whether a server carries both locks of one session of a monitor.
+func (s *server) publishes() bool {
+	p := s.locks[primaryLock]
+	return p != nil && p == s.locks[serverLock] && p.user == "monitor"
+}
+
+// freed is called before a session loses a lock.
+func (k *checker) freed(s *server, ses *session, name string) {
+	if s.publishes() {
+		k.carried[s] = k.c.w.now
+	}
+	if name != serverLock {
+		return
+	}
+	for _, m := range k.c.monitors {
+		if m != nil && m.name == ses.owner {
+			m.heldUntil[s.index] = k.c.w.now
 		}
 	}
 }
@@ -166,7 +222,7 @@ func (k *checker) locked(s *server, name string) {
 			continue
 		}
 		w.lost = true
-		if before == s && (!c.opt.ReadOnly || s.opened) {
+		if before == s && (!c.opt.ReadOnly || s.opened) && s.wrote {
 			continue // clients have written to it anew, under the same numbers, before anybody could look
 		}
 		if s.threw[w.gtid] && !c.opt.Lossy {

@@ -144,7 +144,7 @@ func newCluster(seed uint64, o Options, keep bool) *cluster {
 	c := &cluster{w: newWorld(keep), opt: o, seed: seed, slowApply: map[string]time.Duration{}, log: zerolog.Nop(),
 		writes: generator(seed, "writes"), skews: generator(seed, "clocks"), stats: Stats{Faults: map[string]int{}, Operations: map[string]int{}}}
 	c.net = newNetwork(c, generator(seed, "network"))
-	c.check = &checker{c: c}
+	c.check = &checker{c: c, carried: map[*server]time.Duration{}}
 	for i := range o.Servers {
 		s := &server{node: node{name: fmt.Sprintf("s%d", i+1)}, c: c, index: i, id: uint32(i + 1), up: true, boots: 1,
 			rate: c.drift(), sessions: map[uint64]*session{}, locks: map[string]*session{}, place: map[gtid.GTID]int{}, threw: map[gtid.GTID]bool{}, highest: make([]gtid.GTID, o.Servers), killConn: 5,
@@ -183,6 +183,10 @@ func (c *cluster) start(i int) {
 			FailoverBlock: -1, StateSchema: "-"}}
 	if o.State {
 		cfg.Policy.StateSchema = ""
+	}
+	m.heldUntil = make([]time.Duration, len(c.servers))
+	for i := range m.heldUntil {
+		m.heldUntil[i] = -time.Hour
 	}
 	for _, s := range c.servers {
 		cfg.Servers = append(cfg.Servers, monitor.ServerConfig{Name: s.name, Address: s.name + ":3306"})

@@ -32,7 +32,9 @@ type instance struct {
 	stopping bool
 	asked    chan struct{} // not nil while a person's command is handed over
 	offered  string        // what the view offered last, for the trace
-	role     string
+	// heldUntil is when a session of it lost the lock of each server last.
+	heldUntil []time.Duration
+	role      string
 }
 
 var (

@@ -55,6 +55,7 @@ type server struct {
 	readOnly bool
 	state    map[string]stateRow
 	opened   bool // by its my.cnf, or by a person
+	wrote    bool // a client has written to it since it was started
 	semi     semiSync
 	cnf      struct {
 		readOnly bool
@@ -145,6 +146,7 @@ func (s *server) end(ses *session, why string) {
 	delete(s.sessions, ses.id)
 	for _, name := range []string{primaryLock, serverLock} {
 		if s.locks[name] == ses {
+			s.c.check.freed(s, ses, name)
 			delete(s.locks, name)
 			s.logf("%s lock of %s is free (%s)", name, ses.owner, why)
 		}
@@ -170,6 +172,7 @@ func (s *server) take(ses *session, name string) bool {
 
 func (s *server) release(ses *session, name string) {
 	if s.locks[name] == ses {
+		s.c.check.freed(s, ses, name)
 		delete(s.locks, name)
 		s.logf("%s lock is released by %s", name, ses.owner)
 	}
@@ -248,7 +251,7 @@ func (s *server) boot() {
 	s.started = s.c.w.now
 	s.readOnly, s.semi, s.killConn = s.cnf.readOnly, s.cnf.semi, 5
 	s.acked = len(s.log)
-	s.opened = !s.readOnly
+	s.opened, s.wrote = !s.readOnly, false
 	s.logf("starts (read_only %v)", s.readOnly)
 	for _, l := range s.links {
 		if l.io || l.sql {
@@ -376,7 +379,7 @@ func (s *server) commit(w *write) {
 	}
 	last, _ := s.last()
 	w.gtid = gtid.GTID{Domain: 0, Server: s.id, Seq: max(last.Seq, s.slave.Seq) + 1}
-	w.on, w.boots = s, s.boots
+	w.on, w.boots, s.wrote = s, s.boots, true
 	s.c.check.written(s, w)
 	place := s.append(w.gtid)
 	if !s.semi.primary {
