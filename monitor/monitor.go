@@ -46,6 +46,7 @@ type Monitor struct {
 	// Owned by the goroutine of Run.
 	state    election.State
 	mem      memory
+	before   []topology.Server // as the tick before saw them
 	holders  holders
 	ops      operations
 	shared   shared

@@ -42,6 +42,9 @@ type memory struct {
 	// replicas.
 	started  time.Duration
 	unproven bool
+	// answered is when the chosen server answered last; silent is set when it did not.
+	answered time.Duration
+	silent   bool
 }
 
 // offer is what the view will say about the primary.
@@ -67,6 +70,8 @@ type scene struct {
 	// old are the servers whose publication may be one of before they fell silent,
 	// and for how long: see absences.
 	old map[string]oldLock
+	// before are the servers as the tick before saw them; nil for the first.
+	before []topology.Server
 	// noted is the server that was made the primary last, as all monitors keep it;
 	// "" where that is not known.
 	noted string
@@ -193,7 +198,7 @@ func notedOr(s scene, m memory, c topology.Choice) topology.Choice {
 // as long as a new majority settles.
 func unproven(s scene, name string) string {
 	i := indexOf(s.servers, name)
-	if ahead := topology.Ahead(s.servers, i, false); ahead != "" {
+	if ahead := aheadBefore(s.servers, s.before, i); ahead != "" {
 		return ahead
 	}
 	at := s.servers[i].StartedAt
@@ -208,28 +213,46 @@ func unproven(s scene, name string) string {
 // restartSlack is the resolution of a server's uptime, doubled.
 const restartSlack = 2 * time.Second
 
+// aheadBefore names a server that had something, when the tick before asked it, that
+// server i lacks by now, "" for none: a server that takes writes seems to be behind
+// where it was asked a moment earlier than its replicas. One that the tick before did
+// not hear of is taken as it is now.
+func aheadBefore(servers, before []topology.Server, i int) string {
+	mixed := slices.Clone(servers)
+	for j, b := range before {
+		if j != i && j < len(mixed) && b.Name == mixed[j].Name && b.Up() && mixed[j].Up() && b.SentAt >= servers[i].StartedAt && b.SentAt <= servers[i].SentAt {
+			mixed[j] = b
+		}
+	}
+	return topology.Ahead(mixed, i, false)
+}
+
 // recentStart is for how long after its start a server counts as started again for a
 // monitor that has just been started itself and cannot know what went before.
 const recentStart = 10 * time.Minute
 
 // restarted notes whether the server that was the primary before was started
-// again since. A crash can lose what its replicas have received: it gets the
-// primary lock back only if none of them is ahead of it.
+// again since, at a resolution of seconds. A crash can lose what its replicas have
+// received: it gets the primary lock back only if none of them is ahead of it. So
+// does a server that this monitor has not offered before and that has just been started.
 func (m *memory) restarted(s scene, choice string) {
 	i := indexOf(s.servers, choice)
-	if i < 0 || !s.servers[i].Up() {
+	if i < 0 {
+		return
+	}
+	if !s.servers[i].Up() {
+		m.silent = m.silent || choice == m.chosen
 		return
 	}
 	at := s.servers[i].StartedAt
 	switch {
-	case m.started == 0:
+	case choice == m.promoted && m.started == 0:
+	case m.started == 0, choice != m.chosen:
 		m.unproven = s.now-at < recentStart
-	case choice != m.chosen:
-		m.unproven = false
-	case at > m.started+restartSlack:
+	case at > m.started+restartSlack, m.silent && at+restartSlack > m.answered:
 		m.unproven = true
 	}
-	m.started = at
+	m.started, m.answered, m.silent = at, s.servers[i].SentAt, false
 }
 
 // follow accepts the published primary of another monitor: server lock and

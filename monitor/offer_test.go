@@ -75,7 +75,7 @@ func TestPrimaryPublishesThenOffers(t *testing.T) {
 	require.Equal(t, "s1", o.publish)
 	require.Empty(t, o.unpublish)
 	require.Equal(t, "s1", o.name, "on condition that the lock is got")
-	require.Equal(t, memory{chosen: "s1", offered: "s1", offeredAt: offerNow, led: true}, m)
+	require.Equal(t, memory{chosen: "s1", offered: "s1", offeredAt: offerNow, led: true, answered: st.servers[0].SentAt}, m)
 	require.Equal(t, st.d.Lease, o.deadline)
 
 	st.rows[0].PrimaryLock.State = locks.Self
@@ -205,7 +205,7 @@ func TestSecondaryFollows(t *testing.T) {
 	require.Equal(t, st.servers[0].SentAt+st.timing.Lease, o.deadline)
 	require.Empty(t, o.publish)
 	require.Zero(t, o.again)
-	require.Equal(t, memory{chosen: "s1", offered: "s1", offeredAt: offerNow, followed: true, publisher: 9}, m)
+	require.Equal(t, memory{chosen: "s1", offered: "s1", offeredAt: offerNow, followed: true, publisher: 9, answered: st.servers[0].SentAt}, m)
 	require.Contains(t, o.reason, "connection 9")
 	// It follows what is published, whatever it would choose itself.
 	st = newStage(t, election.Secondary).publishedOn(1, true)
@@ -659,4 +659,51 @@ func TestRecentlyStartedPrimaryIsCompared(t *testing.T) {
 	st.servers[1].CurrentPos, st.servers[2].CurrentPos = position("0-2-7"), position("0-1-5")
 	o, _ = st.decide(memory{chosen: "s1"})
 	require.Equal(t, "s1", o.name, "what a replica has written itself is errant, not lost: "+o.reason)
+}
+
+// TestRestartsInARow: two restarts within the resolution of a server's uptime are
+// told apart by the silence between them.
+func TestRestartsInARow(t *testing.T) {
+	t.Parallel()
+	st := newStage(t, election.Primary)
+	st.servers[0].StartedAt = offerNow - time.Second
+	m := memory{chosen: "s1", led: true, offered: "s1", offeredAt: offerNow - time.Second, started: offerNow - time.Second, answered: offerNow - 500*time.Millisecond}
+	_, again := st.decide(m)
+	require.False(t, again.unproven)
+	m.silent = true
+	st.servers[1].SentAt = offerNow - 2*time.Second
+	_, again = st.decide(m)
+	require.True(t, again.unproven, "s2 has not said yet what it has")
+	st.servers[0].Evidence = topology.Refused
+	_, again = st.decide(m)
+	require.True(t, again.silent)
+	m.answered = offerNow + 2*time.Second
+	st.servers[0].Evidence = topology.Answered
+	_, again = st.decide(m)
+	require.False(t, again.unproven, "it ran before the silence and after it")
+}
+
+// TestBusyPrimaryIsNotBehind: what a replica shows is compared with what the primary
+// has one tick later.
+func TestBusyPrimaryIsNotBehind(t *testing.T) {
+	t.Parallel()
+	position := func(s string) gtid.Position {
+		p, err := gtid.ParsePosition(s)
+		require.NoError(t, err)
+		return p
+	}
+	servers := []topology.Server{
+		{Settings: topology.Settings{Name: "s1"}, Evidence: topology.Answered, ServerID: 1, SentAt: 10, StartedAt: 1, CurrentPos: position("0-1-8")},
+		{Settings: topology.Settings{Name: "s2"}, Evidence: topology.Answered, ServerID: 2, SentAt: 10, CurrentPos: position("0-1-9")},
+	}
+	before := []topology.Server{servers[0], servers[1]}
+	before[1].SentAt, before[1].CurrentPos = 5, position("0-1-8")
+	require.NotEmpty(t, aheadBefore(servers, nil, 0))
+	require.Empty(t, aheadBefore(servers, before, 0))
+	before[1].CurrentPos = position("0-1-9")
+	require.NotEmpty(t, aheadBefore(servers, before, 0))
+	before[1].CurrentPos, before[1].SentAt = position("0-1-8"), 0
+	require.NotEmpty(t, aheadBefore(servers, before, 0), "before the primary was started")
+	before[1].SentAt, before[1].Evidence = 5, topology.TimedOut
+	require.NotEmpty(t, aheadBefore(servers, before, 0))
 }

@@ -33,7 +33,8 @@ func (m *Monitor) tick(ctx context.Context, fleet Fleet) (again time.Duration) {
 	now := m.clock.Now()
 	rows, d := m.settleLocks(ctx, fleet, servers, rows)
 	s := scene{now: m.clock.Now(), servers: servers, rows: rows, graph: topology.NewGraph(servers), timing: m.d.timing, d: d}
-	s.noted = m.shared.primary
+	s.noted, s.before = m.shared.primary, m.before
+	m.before = servers
 	s.old = m.absences.look(servers, rows, s.now, m.d.timing)
 	o, mem := decideOffer(s, m.mem)
 	s.rows, o = m.carryOut(ctx, fleet, s, o, m.mem)
@@ -60,7 +61,7 @@ func (m *Monitor) forgetStale(now time.Duration) {
 		return
 	}
 	m.log.Warn().Str("event", "stood_still").Dur("for", now-m.lastTick).Msg("the monitor stood still for longer than its leases; it starts from what it sees now")
-	m.mem = memory{}
+	m.mem, m.before = memory{}, nil
 	m.state = election.State{}
 	m.holders, m.absences = holders{}, absences{}
 }

@@ -120,7 +120,7 @@ func (m *Monitor) outdated(servers []topology.Server) {
 	if !m.mem.unproven && (moving || works) {
 		return
 	}
-	if ahead := topology.Ahead(servers, i, false); ahead != "" {
+	if ahead := aheadBefore(servers, m.before, i); ahead != "" {
 		servers[i].Evidence, servers[i].Detail = topology.Outdated, ahead
 	}
 }

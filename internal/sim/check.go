@@ -62,7 +62,7 @@ func (k *checker) viewed(m *instance) {
 				c.w.fail("E1", "%s and %s (for another %v) are both primary monitor", m.name, o.name, left)
 			}
 		}
-		if ok && !c.opt.Forged {
+		if ok && (!c.opt.Forged || !c.opt.SemiSync) {
 			if q, left, has := o.Primary(); has && q.Name != p.Name && c.byName(p.Name).writes() && c.byName(q.Name).writes() {
 				c.w.fail("E2", "%s offers %s while %s offers %s (for another %v), and both would take a write", m.name, p.Name, o.name, q.Name, left)
 			}
@@ -192,6 +192,10 @@ func (k *checker) locked(s *server, name string) {
 	if !strings.HasPrefix(by, "m") {
 		return
 	}
+	if p := c.thaw; p != nil && p != s {
+		c.thaw = nil
+		c.w.after(0, p.goOn)
+	}
 	before := k.published
 	if k.published != s {
 		k.publishedAt = c.w.now
@@ -225,7 +229,8 @@ func (k *checker) locked(s *server, name string) {
 		if before == s && (!c.opt.ReadOnly || s.opened) && s.wrote {
 			continue // clients have written to it anew, under the same numbers, before anybody could look
 		}
-		if s.threw[w.gtid] && !c.opt.Lossy {
+		// A monitor that has not looked in between cannot know.
+		if at, threw := s.threw[w.gtid]; threw && !c.opt.Lossy && max(m.began, w.at)+2*(m.timing.Interval+m.timing.Timeout) < at {
 			c.w.fail("P1", "%s publishes %s, which had received %s and has thrown it away", by, s.name, w.gtid)
 			return
 		}
@@ -248,6 +253,11 @@ func (k *checker) locked(s *server, name string) {
 func (k *checker) written(s *server, w *write) {
 	c := k.c
 	w.at = c.w.now
+	for _, o := range k.writes {
+		if c.opt.Lossy && o.gtid == w.gtid {
+			o.lost = true // its number is used again: nobody can tell them apart
+		}
+	}
 	k.writes = append(k.writes, w)
 	if c.opt.Mode != election.MajorityOfAll || c.opt.Forged || s.opened || c.w.now-w.sent > 100*time.Millisecond {
 		return
@@ -278,6 +288,15 @@ func (c *cluster) owned(s *server, ses *session) bool {
 func (k *checker) acked(w *write, by *server) {
 	if !k.exclusive() || !w.safe || k.published == nil || k.published == w.on || k.published.holds(w.gtid) || w.on.opened {
 		return
+	}
+	for _, m := range k.c.monitors {
+		if m == nil || m.gone {
+			continue
+		}
+		role, _ := m.Role()
+		if p, _, ok := m.Primary(); ok && p.Name == w.on.name && role == election.Primary {
+			return // it was promoted again, and could not be published: a person had its primary lock
+		}
 	}
 	k.checks++
 	w.lost = true

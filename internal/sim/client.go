@@ -36,26 +36,31 @@ func (w *write) done(by *server) {
 func (c *cluster) client(i int) {
 	c.w.after(c.opt.WriteEvery/2+time.Duration(c.writes.Int64N(int64(c.opt.WriteEvery))), func() {
 		c.client(i)
-		m := c.monitors[i]
-		if m == nil || m.gone || m.off || m.frozen > c.w.now {
+		c.write(i)
+	})
+}
+
+// write has the client at the side of a monitor write once.
+func (c *cluster) write(i int) {
+	m := c.monitors[i]
+	if m == nil || m.gone || m.off || m.frozen > c.w.now {
+		return
+	}
+	p, _, ok := m.Primary()
+	if !ok {
+		return
+	}
+	s := c.byName(p.Name)
+	wr := &write{c: c, from: m, sent: c.w.now}
+	c.stats.Writes++
+	c.w.after(c.net.delay("")+time.Millisecond, func() {
+		if !c.net.open(&m.node, &s.node) || !s.up {
 			return
 		}
-		p, _, ok := m.Primary()
-		if !ok {
-			return
-		}
-		s := c.byName(p.Name)
-		wr := &write{c: c, from: m, sent: c.w.now}
-		c.stats.Writes++
-		c.w.after(c.net.delay("")+time.Millisecond, func() {
-			if !c.net.open(&m.node, &s.node) || !s.up {
-				return
+		s.awake(func() {
+			if s.up {
+				s.commit(wr)
 			}
-			s.awake(func() {
-				if s.up {
-					s.commit(wr)
-				}
-			})
 		})
 	})
 }

@@ -41,6 +41,8 @@ type Options struct {
 	State bool `json:"state"`
 	// Lossy servers lose the end of their binary log in a crash (sync_binlog=0).
 	Lossy bool `json:"lossy"`
+	// Chain has all but one replica replicate from that one.
+	Chain bool `json:"chain"`
 	// Calm leaves out what majority_of_running gives no guarantee for.
 	Calm bool `json:"calm"`
 }
@@ -81,6 +83,7 @@ func expand(seed uint64) Options {
 		o.Mode, o.Calm, o.Forged = election.MajorityOfRunning, true, false
 	}
 	o.State = r.IntN(2) == 0
+	o.Chain = r.IntN(6) == 0
 	return o
 }
 
@@ -108,6 +111,7 @@ type cluster struct {
 	starts    int
 	stats     Stats
 	log       zerolog.Logger
+	thaw      *server  // goes on when another is published
 	busy      []func() // end what commands are waiting
 }
 
@@ -147,7 +151,7 @@ func newCluster(seed uint64, o Options, keep bool) *cluster {
 	c.check = &checker{c: c, carried: map[*server]time.Duration{}}
 	for i := range o.Servers {
 		s := &server{node: node{name: fmt.Sprintf("s%d", i+1)}, c: c, index: i, id: uint32(i + 1), up: true, boots: 1,
-			rate: c.drift(), sessions: map[uint64]*session{}, locks: map[string]*session{}, place: map[gtid.GTID]int{}, threw: map[gtid.GTID]bool{}, highest: make([]gtid.GTID, o.Servers), killConn: 5,
+			rate: c.drift(), sessions: map[uint64]*session{}, locks: map[string]*session{}, place: map[gtid.GTID]int{}, threw: map[gtid.GTID]time.Duration{}, highest: make([]gtid.GTID, o.Servers), killConn: 5,
 			rng: generator(seed, fmt.Sprintf("server %d", i))}
 		s.cnf.readOnly = o.ReadOnly
 		s.cnf.semi = semiSync{primary: o.SemiSync && (i == 0 || o.Everywhere), replica: o.SemiSync}
@@ -157,8 +161,12 @@ func newCluster(seed uint64, o Options, keep bool) *cluster {
 		}
 		c.servers = append(c.servers, s)
 	}
-	for _, s := range c.servers[1:] {
-		l := &source{s: s, host: c.servers[0].name, from: c.servers[0], io: true, sql: true}
+	for i, s := range c.servers[1:] {
+		from := c.servers[0]
+		if o.Chain && i > 0 {
+			from = c.servers[1]
+		}
+		l := &source{s: s, host: from.name, from: from, io: true, sql: true}
 		s.links = append(s.links, l)
 		l.begin()
 	}
@@ -199,7 +207,7 @@ func (c *cluster) start(i int) {
 	if err != nil {
 		panic(err)
 	}
-	c.monitors[i] = m
+	c.monitors[i], m.began = m, c.w.now
 	ctx, cancel := context.WithCancel(context.Background())
 	m.cancel = cancel
 	m.ticked = m.Now()

@@ -177,7 +177,7 @@ func (c *conn) open(limit time.Duration, then func(*session, error)) {
 	w.after(m.real(limit), func() { finish(nil, context.DeadlineExceeded) })
 	w.after(2*m.c.net.delay(m.name), func() {
 		switch {
-		case m.c.net.refused(&m.node, &c.s.node):
+		case m.c.net.refused(&m.node, &c.s.node), m.c.net.rejected(&m.node, &c.s.node):
 			finish(nil, syscall.ECONNREFUSED)
 		case !m.c.net.open(&m.node, &c.s.node) || !m.c.net.open(&c.s.node, &m.node):
 		case !c.s.up:

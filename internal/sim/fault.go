@@ -25,7 +25,10 @@ type fault struct {
 	split bool
 	// forged marks resets that no server has sent.
 	forged bool
-	do     func(c *cluster, f Fault)
+	// lossless marks faults that leave nobody with a transaction that its primary
+	// loses in a crash too.
+	lossless bool
+	do       func(c *cluster, f Fault)
 }
 
 // The random faults come first; the aimed ones are named after the sentence of
@@ -288,6 +291,121 @@ var faults = []fault{
 			}
 		})
 	}},
+	// "A publication needs both locks of one holder."
+	{kind: "aimed: a person opens a server and takes its primary lock", weight: 2, do: func(c *cluster, f Fault) {
+		s, p := c.servers[f.A%len(c.servers)], c.primary()
+		if s == p || !s.running() || s.locks[primaryLock] != nil {
+			return
+		}
+		s.readOnly, s.opened = false, true
+		ses := s.connect("person", "app")
+		s.take(ses, primaryLock)
+		s.logf("a person sets read_only to false")
+		c.w.after(f.For, func() { s.awake(func() { s.end(ses, "the person is done") }) })
+	}},
+	// "The primary is set read-only first."
+	{kind: "aimed: a switchover amid many writes", weight: 2, do: func(c *cluster, f Fault) {
+		c.command(c.leader(), monitor.Command{Action: monitor.ActSwitchover})
+		for d := time.Duration(0); d < 400*time.Millisecond; d += 3 * time.Millisecond {
+			c.w.after(d, func() { c.write(f.A % len(c.monitors)) })
+		}
+	}},
+	// "Relay log that was thrown away is remembered."
+	{kind: "aimed: people throw relay log away before the primary ends", weight: 2, lossless: true, do: func(c *cluster, f Fault) {
+		p := c.primary()
+		for _, s := range c.servers {
+			if s != p {
+				c.slowApply[s.name] = c.w.now + 12*time.Second
+			}
+		}
+		c.w.after(4*time.Second+c.opt.Interval, func() {
+			for _, s := range c.servers {
+				if s.running() && len(s.links) > 0 && s.links[0].from == p {
+					var out answer
+					s.threads(false, s.links[0].name, "", &out)
+				}
+			}
+			c.w.after(time.Duration(f.A%20)*time.Millisecond, func() { c.crash(p, f.B%2 == 0, f.For+20*time.Second) })
+			c.w.after(100*time.Millisecond, func() {
+				for _, s := range c.servers {
+					c.replicate(s)
+				}
+			})
+		})
+	}},
+	// "A dead primary has closed the connection": a firewall refuses new ones.
+	{kind: "aimed: the primary is behind a firewall that refuses", weight: 2, split: true, do: func(c *cluster, f Fault) {
+		p := c.primary()
+		until := c.w.now + 10*time.Second + f.For
+		for i, m := range c.monitors {
+			if m == nil || i == f.A%len(c.monitors) && f.B%4 > 0 {
+				continue
+			}
+			c.net.cut(m.name, p.name, until)
+			c.net.cut(p.name, m.name, until)
+			c.net.reject[[2]string{m.name, p.name}] = until
+		}
+		for _, s := range c.servers {
+			if s != p {
+				c.net.cut(p.name, s.name, until)
+				c.net.cut(s.name, p.name, until)
+				for _, l := range s.links {
+					if l.from == p && l.connected {
+						l.begin()
+					}
+				}
+			}
+		}
+	}},
+	// "No replica acknowledges what a hung primary still commits."
+	{kind: "aimed: a hung primary goes on in the instant in which it is replaced", weight: 2, split: true, do: func(c *cluster, f Fault) {
+		p := c.primary()
+		for d := time.Duration(0); d < 20*time.Millisecond; d += 2 * time.Millisecond {
+			c.w.after(d, func() { c.write(f.A % len(c.monitors)) })
+		}
+		c.w.after(time.Duration(f.A%20)*time.Millisecond, func() {
+			t := c.opt.timing()
+			p.freeze(c.w.now + t.StaleAfter() + t.FailoverAfter() + 20*time.Second)
+			c.thaw = p
+			for i, s := range c.servers {
+				if f.B>>i&1 == 1 && s != p {
+					c.net.slow[s.name] = slowness{c.w.now + t.StaleAfter() + t.FailoverAfter() + 20*time.Second, c.opt.Timeout / 3}
+				}
+			}
+		})
+	}},
+	// "Nobody has more when it is promoted."
+	{kind: "aimed: a replica that has more comes back during a failover", weight: 2, do: func(c *cluster, f Fault) {
+		p := c.primary()
+		var best *server
+		for i, s := range c.servers {
+			switch {
+			case s == p:
+			case best == nil && (f.A>>i&1 == 1 || i == len(c.servers)-1):
+				best = s
+			default:
+				c.slowApply[s.name] = c.w.now + 15*time.Second
+			}
+		}
+		if best == nil {
+			return
+		}
+		cutFrom := 4 * time.Second
+		c.w.after(cutFrom, func() {
+			for _, s := range c.servers {
+				if s != p && s != best {
+					c.net.cut(p.name, s.name, c.w.now+30*time.Second)
+				}
+			}
+			for d := time.Duration(0); d < 20*time.Millisecond; d += 2 * time.Millisecond {
+				c.w.after(d, func() { c.write(f.A % len(c.monitors)) })
+			}
+			c.w.after(60*time.Millisecond, func() {
+				c.crash(p, f.B%2 == 0, 40*time.Second)
+				c.crash(best, false, c.opt.timing().FailoverAfter()+time.Duration(f.B%4000)*time.Millisecond)
+			})
+		})
+	}},
 	// "Killed together, the monitor and the primary."
 	{kind: "aimed: primary monitor and primary end together", weight: 2, do: func(c *cluster, f Fault) {
 		if l := c.leader(); l != nil {
@@ -304,7 +422,7 @@ func draw(seed uint64, o Options) []Fault {
 	var able []fault
 	total := 0
 	for _, f := range faults {
-		if (f.split && o.Calm) || (f.forged && !o.Forged) {
+		if (f.split && o.Calm) || (f.forged && !o.Forged) || (f.lossless && o.Lossy) {
 			continue
 		}
 		able = append(able, f)

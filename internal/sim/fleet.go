@@ -22,6 +22,7 @@ type instance struct {
 	p        *proc
 	cancel   context.CancelFunc
 	gone     bool // killed or stopped
+	began    time.Duration
 	conns    []*conn
 	timing   locks.Timing
 	ticked   time.Duration // local

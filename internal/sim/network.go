@@ -12,6 +12,9 @@ type network struct {
 	drop map[[2]string]time.Duration
 	// refuse is until when somebody answers in the place of a host with resets.
 	refuse map[[2]string]time.Duration
+	// reject is until when new connections are refused by a firewall, which is silent
+	// on those that exist: they are to be cut too.
+	reject map[[2]string]time.Duration
 	// slow is until when answers to and from a host take long, and how long.
 	slow map[string]slowness
 	rng  *rand.Rand
@@ -23,7 +26,7 @@ type slowness struct {
 }
 
 func newNetwork(c *cluster, rng *rand.Rand) *network {
-	return &network{c: c, drop: map[[2]string]time.Duration{}, refuse: map[[2]string]time.Duration{}, slow: map[string]slowness{}, rng: rng}
+	return &network{c: c, drop: map[[2]string]time.Duration{}, refuse: map[[2]string]time.Duration{}, reject: map[[2]string]time.Duration{}, slow: map[string]slowness{}, rng: rng}
 }
 
 // open reports whether what a sends arrives at b.
@@ -34,6 +37,9 @@ func (n *network) open(a, b *node) bool {
 
 // refused reports whether somebody in between answers to a with resets for b.
 func (n *network) refused(a, b *node) bool { return n.refuse[[2]string{a.name, b.name}] > n.c.w.now }
+
+// rejected reports whether a firewall refuses new connections from a to b.
+func (n *network) rejected(a, b *node) bool { return n.reject[[2]string{a.name, b.name}] > n.c.w.now }
 
 // delay is how long a message takes to or from a host.
 func (n *network) delay(host string) time.Duration {
@@ -51,5 +57,6 @@ func (n *network) cut(a, b string, until time.Duration) {
 func (n *network) heal() {
 	clear(n.drop)
 	clear(n.refuse)
+	clear(n.reject)
 	clear(n.slow)
 }

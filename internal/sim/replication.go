@@ -214,7 +214,7 @@ func (l *source) dropRelay() {
 	if !l.io && !l.sql && len(l.relay) > 0 {
 		l.s.logf("throws away %d received transactions", len(l.relay))
 		for _, g := range l.relay {
-			l.s.threw[g] = true
+			l.s.threw[g] = l.s.c.w.now
 		}
 		l.relay, l.received = nil, l.s.slave
 	}

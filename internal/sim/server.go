@@ -73,10 +73,10 @@ type server struct {
 	highest  []gtid.GTID       // of each server, by its id less one
 	slave    gtid.GTID         // gtid_slave_pos, the zero value for none
 	links    []*source
-	threw    map[gtid.GTID]bool // received and thrown away without being applied
-	waiting  []*commit          // that wait for an acknowledgement
-	acked    int                // how much of the log was acknowledged, by place
-	deferred []func()           // what arrived while the process stood still
+	threw    map[gtid.GTID]time.Duration // received and thrown away without being applied, and when
+	waiting  []*commit                   // that wait for an acknowledgement
+	acked    int                         // how much of the log was acknowledged, by place
+	deferred []func()                    // what arrived while the process stood still
 	pos      positions
 
 	rng *rand.Rand
@@ -268,27 +268,35 @@ func (s *server) freeze(until time.Duration) {
 	s.logf("stands still until %v", until)
 	s.frozen = until
 	s.c.w.at(until, func() {
-		if s.frozen > s.c.w.now || !s.up {
-			return
-		}
-		s.logf("goes on")
-		list := s.deferred
-		s.deferred = nil
-		for _, f := range list {
-			f()
-		}
-		for _, l := range s.links {
-			l.pump()
-			l.apply()
-		}
-		for _, other := range s.c.servers {
-			for _, l := range other.links {
-				if l.from == s {
-					l.pump()
-				}
-			}
+		if s.frozen == until {
+			s.goOn()
 		}
 	})
+}
+
+// goOn ends a standstill.
+func (s *server) goOn() {
+	if !s.up || s.frozen == 0 {
+		return
+	}
+	s.frozen = 0
+	s.logf("goes on")
+	list := s.deferred
+	s.deferred = nil
+	for _, f := range list {
+		f()
+	}
+	for _, l := range s.links {
+		l.pump()
+		l.apply()
+	}
+	for _, other := range s.c.servers {
+		for _, l := range other.links {
+			if l.from == s {
+				l.pump()
+			}
+		}
+	}
 }
 
 // append logs a transaction.

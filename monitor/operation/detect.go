@@ -24,6 +24,8 @@ type Detector struct {
 	// most is, by server, the most that it had received and that the primary had too,
 	// as far as that could be asked; it outlives a change of the primary.
 	most map[string]gtid.Position
+	// mostAt is when each server was asked what went into most.
+	mostAt map[string]time.Duration
 }
 
 // reception is what a replica had received when it was last seen to receive.
@@ -188,17 +190,21 @@ func (d *Detector) follow(s Sight) {
 		now[r.Name] = rec
 	}
 	d.sources = now
-	most := map[string]gtid.Position{}
+	most, mostAt := map[string]gtid.Position{}, map[string]time.Duration{}
 	for _, r := range s.Servers {
-		had := d.most[r.Name]
-		if p := s.Servers[s.Primary]; p.Up() {
+		had, at := d.most[r.Name], d.mostAt[r.Name]
+		// An answer of the primary from before that says nothing.
+		if p := s.Servers[s.Primary]; p.Up() && p.SentAt > at {
 			had = had.Within(p.BinlogState)
 		}
+		if got := received[r.Name]; !got.IsEmpty() {
+			at = r.SentAt
+		}
 		if had = (gtid.Progress{Received: received[r.Name], Applied: had}).Have(); !had.IsEmpty() {
-			most[r.Name] = had
+			most[r.Name], mostAt[r.Name] = had, at
 		}
 	}
-	d.most = most
+	d.most, d.mostAt = most, mostAt
 }
 
 // Had is, by server, the most that it was seen to have received of the history that

@@ -29,7 +29,9 @@ func newWatch(t testing.TB, mode election.Mode) *watch {
 func (w *watch) look(at time.Duration, servers ...topology.Server) Verdict {
 	now := start + at
 	for i := range servers {
-		servers[i].SentAt, servers[i].DoneAt = now-10*time.Millisecond, now-5*time.Millisecond
+		if servers[i].SentAt == start-10*time.Millisecond {
+			servers[i].SentAt, servers[i].DoneAt = now-10*time.Millisecond, now-5*time.Millisecond
+		}
 	}
 	c := Cluster{Now: now, Servers: servers, Graph: topology.NewGraph(servers), Primary: w.primary}
 	return w.d.Look(Sight{Cluster: c, Timing: timing(w.t), Mode: w.mode, MajoritySince: w.majority, Policy: w.policy})
@@ -349,6 +351,9 @@ func TestDetectorRemembersWhatWasReceived(t *testing.T) {
 	had("0-1-108")
 	w.look(5*second, server(1, gone), replica(2, 1, down, received("0-1-90")))
 	had("0-1-108")
+	earlier := func(s *topology.Server) { s.SentAt = start + 2*second }
+	w.look(5*second, server(1, has("0-1-107"), earlier), replica(2, 1, down, received("0-1-90")))
+	had("0-1-108") // that answer is older
 	w.look(6*second, server(1, has("0-1-3")), replica(2, 1, received("0-1-2")))
 	had("0-1-2") // RESET MASTER
 	w.primary = 1
